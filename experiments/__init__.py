@@ -1,0 +1,1 @@
+"""What we learn: the commands, the comparison, the cross-checks and the figures."""

@@ -1,0 +1,1 @@
+"""What happens: the KV-cache allocators, the scheduler, the clock and the ledger."""

@@ -1,0 +1,130 @@
+"""The trace: what arrives, when, how long it is and what it shares.
+
+A trace is a handful of numpy columns with one entry a request, in order of arrival. Prefix identity, where a format
+has it, is one ragged array of *content ids*: an id stands for the tokens of one span of ``span_tokens`` tokens, and
+equal ids stand for equal tokens.
+
+    request      0            1               2
+    block_ids    [7, 8, 9]    [7, 8, 12, 4]   []          flat: 7 8 9 7 8 12 4, starts: 0 3 7 7
+                  ^^^^         ^^^^
+                  the same first 2 x span_tokens tokens: these blocks can be shared
+
+This module imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+class InputError(ValueError):
+    """An input that cannot be used. The message is one line: file, line, column and value where there are such."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContentIds:
+    """Prefix identity of all requests as one ragged array.
+
+    Parameters
+    ----------
+    ids : int64, shape (total,)
+        Content ids of all requests, one request behind the other; 0 or more.
+    starts : int64, shape (requests + 1,)
+        Request ``r`` owns ``ids[starts[r]:starts[r + 1]]``.
+    span_tokens : int
+        Tokens an id stands for (512 in Mooncake traces). The last id of a request may stand for fewer tokens.
+    cover_output : bool
+        Whether the ids go on over the generated tokens, so that a later prompt can contain them.
+    """
+
+    ids: IntArray
+    starts: IntArray
+    span_tokens: int
+    cover_output: bool = False
+
+    def __post_init__(self) -> None:
+        if self.span_tokens < 1:
+            raise ValueError(f"span_tokens must be at least 1, not {self.span_tokens}")
+        if len(self.starts) == 0 or self.starts[0] != 0 or self.starts[-1] != len(self.ids):
+            raise ValueError("starts must begin with 0 and end with the number of ids")
+        if np.any(np.diff(self.starts) < 0):
+            raise ValueError("starts must not decrease")
+        if len(self.ids) and int(self.ids.min()) < 0:
+            raise ValueError(f"a content id is negative: {int(self.ids.min())}")
+
+    def take(self, rows: IntArray) -> ContentIds:
+        """The ids of the requests ``rows``, in that order."""
+        counts = np.diff(self.starts)[rows]
+        starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
+        flat = self.ids[np.repeat(self.starts[:-1][rows], counts) + within]
+        return ContentIds(flat, starts, self.span_tokens, self.cover_output)
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Requests in order of arrival, as columns of equal length.
+
+    Parameters
+    ----------
+    source : str
+        Where it came from, for people: a file name or the name of a generator.
+    prompt_tokens, output_tokens : int64, shape (requests,)
+        Lengths in tokens, each at least 1.
+    arrival_us : int64, shape (requests,) or None
+        Microseconds since the first arrival, rounded half to even, never decreasing; None where the format has no times.
+    max_tokens : int64, shape (requests,) or None
+        The limit the client asked for, where known (tokens).
+    session : int64, shape (requests,) or None
+        Equal numbers belong to one conversation; -1 for none.
+    content : ContentIds or None
+        Prefix identity; None where the format has none, and then nothing can be shared.
+    dropped : mapping of reason to count
+        Rows the reader or a cut left out.
+
+    Raises
+    ------
+    ValueError
+        If the columns do not fit together or a length is below 1.
+    """
+
+    source: str
+    prompt_tokens: IntArray
+    output_tokens: IntArray
+    arrival_us: IntArray | None = None
+    max_tokens: IntArray | None = None
+    session: IntArray | None = None
+    content: ContentIds | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.prompt_tokens)
+        for name in ("output_tokens", "arrival_us", "max_tokens", "session"):
+            column = getattr(self, name)
+            if column is not None and len(column) != n:
+                raise ValueError(f"{name} has {len(column)} entries for {n} requests")
+        if self.content is not None and len(self.content.starts) != n + 1:
+            raise ValueError(f"content has {len(self.content.starts) - 1} entries for {n} requests")
+        for name in ("prompt_tokens", "output_tokens"):
+            column = getattr(self, name)
+            if n and int(column.min()) < 1:
+                raise ValueError(f"{name} must be at least 1, not {int(column.min())}")
+        if self.arrival_us is not None and n and (self.arrival_us[0] < 0 or np.any(np.diff(self.arrival_us) < 0)):
+            raise ValueError("arrival_us must start at 0 or later and not decrease")
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first arrival to the last; 0 where there are no times."""
+        if self.arrival_us is None or len(self) == 0:
+            return 0.0
+        return float(self.arrival_us[-1] - self.arrival_us[0]) / 1e6
