@@ -1,0 +1,162 @@
+"""What an allocator is, and how the slots of a pool are counted. Read this page first.
+
+Every allocator of one comparison manages the same number of **slots** (room for one token's K and V in all layers). The
+scheduler asks it four things, in the words of PagedAttention:
+
+    prefix = allocator.find_prefix(request, tokens)          what of the prompt is cached already?
+    handle = allocator.admit(request, prefix, ...)           blocks or a reservation for a waiting request; None: refused
+    allocator.extend(handles, computed, new)                 room for the tokens about to be computed; False: pool is full
+    allocator.release(handle)                                the sequence ended or is preempted
+
+and `counts` says where every slot is. A *handle* is a small integer that names a running sequence inside the
+allocator. Allocators know no clock and no randomness: "least recent" is a place in a queue.
+
+The seven parts of the pool (LEDGER.md), which add up to its capacity after every event:
+
+    | token states | reserved | internal | cached | external | remainder | idle |
+      holds a        will be    never      free,    free (or rounding)    free and
+      computed       filled     filled     still    while the head of     nobody is
+      token                                findable the queue is refused  refused
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from workloads.request import IntArray
+
+PARTS = ("token_states", "reserved", "internal", "cached", "external", "remainder", "idle")
+
+
+class SlotCounts(NamedTuple):
+    """The pool at one moment, in slots; or at ``k`` moments, each field an int64 array of shape (k,)."""
+
+    token_states: Any
+    reserved: Any
+    internal: Any
+    cached: Any
+    external: Any
+    remainder: Any
+    idle: Any
+
+
+class Prefix(NamedTuple):
+    """A cached prefix: how many tokens, and the blocks that hold them."""
+
+    tokens: int
+    blocks: Any
+
+
+NO_PREFIX = Prefix(0, np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An admission as the scheduler asks for it.
+
+    Parameters
+    ----------
+    request : int
+        Row of the trace.
+    known : int
+        Tokens to compute before the next one is sampled: the prompt, and what was generated before a preemption.
+    prefix : Prefix
+        What `Allocator.find_prefix` returned for it just now.
+    tokens : int
+        Tokens that will be computed after this step, the cached ones included.
+    whole : bool
+        Whether all ``known`` tokens must fit now although only ``tokens`` are given room (vLLM's gate, rule 27).
+    keep_free : int
+        Blocks that must stay free (watermark, rule 30).
+    resumed : bool
+        Whether the request ran before and was preempted.
+    """
+
+    request: int
+    known: int
+    prefix: Prefix
+    tokens: int
+    whole: bool
+    keep_free: int = 0
+    resumed: bool = False
+
+
+class Refusal(NamedTuple):
+    """The head of the waiting queue is not running for want of memory: ``need`` slots were asked for and not had."""
+
+    need: int
+
+
+class DecodePath(NamedTuple):
+    """What several decode steps did to a block pool: running totals after each step, int64 arrays of shape (steps,)."""
+
+    taken: IntArray
+    evicted: IntArray
+    fillable: IntArray
+
+
+class Allocator(Protocol):
+    """The four questions above, and what the ledger reads."""
+
+    capacity: int
+    """Slots managed."""
+    held: IntArray
+    """Slots of each sequence, by handle."""
+
+    def impossible(self) -> Any:
+        """Bool array over the requests: those that could never finish, even alone in the pool."""
+        ...
+
+    def find_prefix(self, request: int, tokens: int) -> Prefix:
+        """The longest cached prefix of the first ``tokens`` tokens, at least one token being left to compute."""
+        ...
+
+    def fits(self, ask: Ask) -> bool:
+        """Whether `admit` would succeed now."""
+        ...
+
+    def need(self, ask: Ask) -> int:
+        """Slots the request asks for, before any rounding."""
+        ...
+
+    def admit(self, ask: Ask) -> int | None:
+        """Take a waiting request in. Returns its handle, or None and changes nothing."""
+        ...
+
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> bool:
+        """Room for ``new[i]`` more tokens of each sequence, in that order; False, with nothing changed, if there is none."""
+        ...
+
+    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+        """`extend` by one token each: the usual decode step."""
+        ...
+
+    def decode_limit(self, handles: IntArray, computed: IntArray) -> int:
+        """How many decode steps in a row all these sequences can make before the pool is exhausted."""
+        ...
+
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+        """``steps`` decode steps at once, like as many calls of `extend_by_one`."""
+        ...
+
+    def release(self, handle: int) -> None:
+        """Give back everything a sequence holds."""
+        ...
+
+    def counts(self, computed: Any, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
+        """Where every slot is, given the sum of the computed tokens of all running sequences.
+
+        With the ``path`` of a `decode` just made, ``computed`` is an array and so are the parts: one entry a step.
+        """
+        ...
+
+    def logical(self, path: DecodePath | None = None) -> Any:
+        """Slots of all block tables or reservations, a shared block once for each table; see `counts` for ``path``."""
+        ...
+
+    def largest_hole(self) -> int | None:
+        """The longest run of free addresses in slots; None where addresses do not matter."""
+        ...

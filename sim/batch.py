@@ -1,0 +1,54 @@
+"""The running set: one column a sequence, in order of admission, as one integer matrix.
+
+    request    17   19   20   24      row of the trace
+    handle      3    0    4    1      its name inside the allocator
+    computed  310   12  512   64      tokens whose K and V exist
+    target    300   40  500   64      tokens to compute before the next one is sampled: below it the sequence is prefilling
+    end       400   55  900  130      token states at the end (prompt + output - 1)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads.request import IntArray
+
+FIELDS = 5
+
+
+class Batch:
+    """Columns of the running sequences; views of one matrix, so that a removal is one array operation."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self._matrix = np.zeros((FIELDS, 64), np.int64)
+        self._view()
+
+    def _view(self) -> None:
+        live = self._matrix[:, : self.n]
+        self.request: IntArray
+        self.handle: IntArray
+        self.computed: IntArray
+        self.target: IntArray
+        self.end: IntArray
+        self.request, self.handle, self.computed, self.target, self.end = live
+
+    def __len__(self) -> int:
+        return self.n
+
+    def append(self, row: tuple[int, int, int, int, int]) -> None:
+        """Add a sequence behind all others: request, handle, computed, target, end."""
+        if self.n == self._matrix.shape[1]:
+            self._matrix = np.concatenate((self._matrix, np.zeros_like(self._matrix)), axis=1)
+        self._matrix[:, self.n] = row
+        self.n += 1
+        self._view()
+
+    def remove(self, places: IntArray) -> None:
+        """Take out the sequences at ``places``; the others keep their order."""
+        keep = np.ones(self.n, bool)
+        keep[places] = False
+        kept = self._matrix[:, : self.n][:, keep]
+        self.n = kept.shape[1]
+        self._matrix[:, : self.n] = kept
+        self._view()

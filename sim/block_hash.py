@@ -1,0 +1,121 @@
+"""Block hashes: what a full block contains, together with everything before it.
+
+vLLM hashes a block's tokens with its parent's hash, so equal hash means equal whole prefix (SEMANTICS rules 8-10).
+Here a hash is a dense integer, so that the prefix index of the pool is an array. A request's blocks are of two kinds:
+
+    block         0    1    2  |  3    4    5 ...
+    hash          12   13   40 |  907  908  909
+                  shared: from |  private: a range of the request's own,
+                  the trace's  |  found only by itself after a preemption
+                  content ids  |
+
+Content ids may stand for spans longer or shorter than a block (512-token ids, 16-token blocks): block ``k`` is known
+when all its tokens are covered, and its hash is (chain of the id its last token lies in, place inside that span).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.demand import Demand
+from workloads.request import ContentIds, IntArray
+
+
+def chain_ids(content: ContentIds) -> tuple[IntArray, int]:
+    """Number the prefixes: equal numbers where the ids from the request's first on are equal.
+
+    Returns
+    -------
+    chain : int64, shape (ids,)
+        For each content id the number of the prefix that ends with it.
+    count : int
+        Numbers are in ``[0, count)``.
+
+    Examples
+    --------
+    >>> ids = ContentIds(np.array([7, 8, 7, 9, 8]), np.array([0, 2, 4, 5]), 16)
+    >>> chain_ids(ids)[0].tolist()           # the lone 8 of the last request has another prefix than 7, 8
+    [0, 1, 0, 2, 3]
+    """
+    ids = content.ids
+    parent = np.empty(len(ids), np.int64)
+    parent[1:] = ids[:-1]
+    first_of_request = content.starts[:-1][np.diff(content.starts) > 0]
+    parent[first_of_request] = -1
+    names, first, dense = np.unique(ids, return_index=True, return_inverse=True)
+    if len(ids) and np.array_equal(parent[first][dense], parent):
+        return dense.astype(np.int64), len(names)      # every id has one parent: ids name whole prefixes already
+    known: dict[tuple[int, int], int] = {}
+    chain = np.empty(len(ids), np.int64)
+    node = -1
+    for i, (content_id, root) in enumerate(zip(ids.tolist(), (parent == -1).tolist(), strict=True)):
+        node = known.setdefault((-1 if root else node, content_id), len(known))
+        chain[i] = node
+    return chain, len(known)
+
+
+class BlockHashes:
+    """The hashes of every request's full blocks at one block size.
+
+    Parameters
+    ----------
+    demand : Demand
+        Lengths after truncation, and the trace's content ids if it has any.
+    block_size : int
+        Tokens a block.
+
+    Attributes
+    ----------
+    count : int
+        Hashes are integers in ``[0, count)``.
+    """
+
+    def __init__(self, demand: Demand, block_size: int) -> None:
+        content = demand.content
+        full = np.where(demand.too_long, 0, demand.end // block_size)
+        if content is None:
+            self._shared = np.zeros(len(demand), np.int64)
+            self._starts = self._shared
+            self._chain = np.zeros(0, np.int64)
+            shared_count = 0
+        else:
+            tokens = demand.end + 1 if content.cover_output else demand.prompt
+            covered = np.minimum(np.diff(content.starts) * content.span_tokens, tokens)
+            self._shared = covered // block_size
+            self._starts = content.starts[:-1]
+            self._chain, chains = chain_ids(content)
+            longest = int(self._shared.max(initial=0))
+            block = np.arange(longest, dtype=np.int64)
+            self._span_of = ((block + 1) * block_size - 1) // content.span_tokens
+            self._within = block - self._span_of * content.span_tokens // block_size
+            self._per_span = -(-content.span_tokens // block_size)
+            shared_count = chains * self._per_span
+        own = np.maximum(full - self._shared, 0)
+        before = np.cumsum(own) - own
+        self._private = shared_count + before - self._shared
+        self.count = shared_count + int(own.sum())
+
+    def span(self, request: int, start: int, stop: int) -> IntArray:
+        """The hashes of blocks ``start`` to ``stop - 1`` of ``request``, shape (stop - start,)."""
+        shared = int(self._shared[request])
+        base = int(self._private[request])
+        if start >= shared:
+            return np.arange(base + start, base + stop, dtype=np.int64)
+        known = min(stop, shared)
+        spans = self._chain[self._starts[request] + self._span_of[start:known]]
+        hashes: IntArray = spans * self._per_span + self._within[start:known]
+        if stop == known:
+            return hashes
+        return np.concatenate((hashes, np.arange(base + known, base + stop, dtype=np.int64)))
+
+    def at(self, requests: IntArray, blocks: IntArray) -> IntArray:
+        """The hash of block ``blocks[i]`` of ``requests[i]``, shape (n,)."""
+        hashes: IntArray = self._private[requests] + blocks
+        if not len(self._chain):
+            return hashes
+        shared = blocks < self._shared[requests]
+        if shared.any():
+            b = blocks[shared]
+            spans = self._chain[self._starts[requests[shared]] + self._span_of[b]]
+            hashes[shared] = spans * self._per_span + self._within[b]
+        return hashes

@@ -1,0 +1,231 @@
+"""The block pool: who holds each block, which are free and in what order, and which can be found again.
+
+The pool owns three facts and nothing else changes them:
+
+* ``ref`` - how many block tables hold a block;
+* the **free queue** - blocks with ref count 0 in the order they will be handed out;
+* the **prefix index** - which block holds the content with a given block hash.
+
+The free queue is vLLM's (SEMANTICS rules 2-5). ``take`` pops at the front; a freed block without a hash goes to the
+front, one with a hash to the end, so it is evicted as late as possible:
+
+    front                                                   end
+    [ partly filled, freed last ... | never used ... | cached, freed first ... cached, freed last ]
+      ^ take(n)                                        ^ evicted when the blocks before it are gone
+
+Two array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its
+place in the log goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. And
+block hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest cached prefix is
+one gather and one argmax.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.request import IntArray
+
+BlockIds = NDArray[np.int32]
+
+NO_HASH = -1
+NOT_FREE = -1
+
+
+class BlockPool:
+    """All blocks of one device, block 0 being the null block that is never handed out.
+
+    Parameters
+    ----------
+    num_blocks : int
+        vLLM's ``num_gpu_blocks``, null block included; ``num_blocks - 1`` are usable.
+    num_hashes : int
+        Block hashes are integers in ``[0, num_hashes)``; 0 switches prefix caching off.
+
+    Raises
+    ------
+    ValueError
+        If there is not even the null block.
+
+    Examples
+    --------
+    >>> pool = BlockPool(num_blocks=5, num_hashes=10)
+    >>> table = pool.take(3)
+    >>> pool.cache(table[:2], np.array([7, 8]))
+    >>> pool.release(table)
+    >>> pool.free_queue().tolist()          # block 3 has no hash, block 4 was never used, then the tail first
+    [3, 4, 2, 1]
+    >>> pool.lookup(np.array([7, 8, 9])).tolist()
+    [1, 2]
+    """
+
+    def __init__(self, num_blocks: int, num_hashes: int = 0) -> None:
+        if num_blocks < 1:
+            raise ValueError(f"num_blocks must be at least 1, the null block, not {num_blocks}")
+        self.num_blocks = num_blocks
+        self.caching = num_hashes > 0
+        self.ref = np.zeros(num_blocks, np.int32)
+        self.hash_of = np.full(num_blocks, NO_HASH, np.int64)
+        self.free = num_blocks - 1
+        self.cached_free = 0
+        self.evicted = 0
+        self._index = np.full(num_hashes, NO_HASH, np.int32)
+        self._copies: dict[int, list[int]] = {}
+        self._has_copies = np.zeros(num_blocks, bool)
+        self._start_log(np.arange(1, num_blocks, dtype=np.int32))
+
+    # ------------------------------------------------------------------ the three operations on blocks
+    def take(self, n: int) -> BlockIds:
+        """Pop ``n`` blocks from the front of the free queue, evicting those still cached (rules 2 and 3).
+
+        Raises
+        ------
+        ValueError
+            If fewer than ``n`` blocks are free: the caller asks `free` first.
+        """
+        if n > self.free:
+            raise ValueError(f"asked for {n} blocks with {self.free} free")
+        blocks, self._head = self._front(n)
+        self._place[blocks] = NOT_FREE
+        self.ref[blocks] = 1
+        self.free -= n
+        if self.cached_free:
+            self._evict(blocks)
+        return blocks
+
+    def peek(self, n: int) -> BlockIds:
+        """The ``n`` blocks the next `take` will hand out; nothing changes."""
+        return self._front(n)[0]
+
+    def touch(self, blocks: BlockIds) -> None:
+        """Hold blocks that a lookup found, taking those with ref count 0 out of the free queue (rule 4)."""
+        lying_free = blocks[self.ref[blocks] == 0]
+        self._place[lying_free] = NOT_FREE
+        self.free -= len(lying_free)
+        self.cached_free -= len(lying_free)
+        self.ref[blocks] += 1
+
+    def release(self, table: BlockIds) -> None:
+        """Give back the blocks of one block table, walking it from its end (rule 5).
+
+        Raises
+        ------
+        ValueError
+            On a double free: a block of the table is held by nobody.
+        """
+        walk = table[::-1]
+        left = self.ref[walk] - 1
+        if len(left) and int(left.min()) < 0:
+            raise ValueError(f"double free of block {int(walk[left.argmin()])}")
+        self.ref[walk] = left
+        unheld = walk if not left.any() else walk[left == 0]
+        self.free += len(unheld)
+        if not self.caching:
+            self._push_front(unheld)
+            return
+        hashed = self.hash_of[unheld] != NO_HASH
+        cached = unheld[hashed]
+        self.cached_free += len(cached)
+        self._append(cached)
+        if len(cached) < len(unheld):
+            self._push_front(unheld[~hashed])
+
+    # ------------------------------------------------------------------ the prefix index
+    def lookup(self, hashes: IntArray) -> BlockIds:
+        """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
+        found = self._index[hashes]
+        missing = found == NO_HASH
+        first = int(missing.argmax()) if len(missing) else 0
+        return found[:first] if len(missing) and missing[first] else found
+
+    def cache(self, blocks: BlockIds, hashes: IntArray) -> None:
+        """Make full blocks findable; a block whose hash is there already is kept beside the first (rule 6)."""
+        self.hash_of[blocks] = hashes
+        first = self._index[hashes]
+        new = first == NO_HASH
+        if new.all():
+            self._index[hashes] = blocks
+            return
+        self._index[hashes[new]] = blocks[new]
+        for block, content, original in zip(blocks[~new].tolist(), hashes[~new].tolist(), first[~new].tolist(),
+                                            strict=True):
+            self._copies.setdefault(content, []).append(block)
+            self._has_copies[[block, original]] = True
+
+    def _evict(self, blocks: BlockIds) -> None:
+        hashes = self.hash_of[blocks]
+        hashed = hashes != NO_HASH
+        gone = blocks[hashed]
+        if not len(gone):
+            return
+        self.evicted += len(gone)
+        self.cached_free -= len(gone)
+        self.hash_of[gone] = NO_HASH
+        hashes = hashes[hashed]
+        if self._copies and self._has_copies[gone].any():
+            self._forget_copies(gone, hashes)
+        else:
+            self._index[hashes] = NO_HASH
+
+    def _forget_copies(self, blocks: BlockIds, hashes: IntArray) -> None:
+        """Evict one by one where a hash may stand for several blocks: the oldest of those left is found next."""
+        self._has_copies[blocks] = False
+        for block, content in zip(blocks.tolist(), hashes.tolist(), strict=True):
+            others = self._copies.get(content)
+            if others is None:
+                self._index[content] = NO_HASH
+                continue
+            if self._index[content] == block:
+                self._index[content] = others.pop(0)
+            else:
+                others.remove(block)
+            if not others:
+                del self._copies[content]
+
+    # ------------------------------------------------------------------ the free queue as a log with stale places
+    def free_queue(self) -> BlockIds:
+        """The free blocks in the order they will be handed out (a copy, for tests and reports)."""
+        log = self._log[self._head:self._tail]
+        return log[self._place[log] == self._at[self._head:self._tail]]
+
+    def _start_log(self, queue: BlockIds) -> None:
+        """Lay the queue out in the middle of a fresh log: half of the room for either end."""
+        size = 4 * self.num_blocks + 64
+        self._log = np.zeros(size, np.int32)
+        self._at = np.arange(size, dtype=np.int32)
+        self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
+        self._head = (size - len(queue)) // 2
+        self._tail = self._head + len(queue)
+        self._log[self._head:self._tail] = queue
+        self._place[queue] = self._at[self._head:self._tail]
+
+    def _front(self, n: int) -> tuple[BlockIds, int]:
+        """The first ``n`` valid places of the log and where the log goes on behind them."""
+        stop = self._head + n
+        blocks = self._log[self._head:stop]
+        valid = self._place[blocks] == self._at[self._head:stop]
+        if valid.all():
+            return blocks.copy(), stop
+        while np.count_nonzero(valid) < n:          # stale places among them: look twice as far
+            stop = min(self._tail, stop + (stop - self._head))
+            blocks = self._log[self._head:stop]
+            valid = self._place[blocks] == self._at[self._head:stop]
+        places = np.flatnonzero(valid)[:n]
+        return blocks[places], self._head + int(places[-1]) + 1 if n else self._head
+
+    def _push_front(self, blocks: BlockIds) -> None:
+        if len(blocks) > self._head:
+            self._start_log(self.free_queue())
+        self._head -= len(blocks)
+        self._write(blocks, self._head)
+
+    def _append(self, blocks: BlockIds) -> None:
+        if self._tail + len(blocks) > len(self._log):
+            self._start_log(self.free_queue())
+        self._write(blocks, self._tail)
+        self._tail += len(blocks)
+
+    def _write(self, blocks: BlockIds, start: int) -> None:
+        stop = start + len(blocks)
+        self._log[start:stop] = blocks
+        self._place[blocks] = self._at[start:stop]

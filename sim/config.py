@@ -1,0 +1,60 @@
+"""What a simulation needs to know besides the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.arena import PLACEMENTS
+from sim.scheduler import SchedulerConfig
+from sim.step_time import ConstantStepTime, StepTime
+
+DEFAULT_STEP_TIME = ConstantStepTime(20_000)
+
+
+@dataclass(frozen=True)
+class SimConfig:
+    """One pool, one scheduler, one clock.
+
+    Parameters
+    ----------
+    num_blocks : int
+        vLLM's ``num_gpu_blocks``, null block included. Every allocator manages ``(num_blocks - 1) * block_size`` slots.
+    block_size : int
+        Slots a block.
+    max_model_len : int
+        Longest prompt + output, in tokens.
+    placement : str
+        Where contiguous reservations go: ``buddy``, ``first-fit`` or ``best-fit``.
+    scheduler : SchedulerConfig
+    step_time : StepTime
+    saturate : bool
+        All requests arrive at time 0 and memory alone limits; averages cover the time somebody is refused (LEDGER "Windows").
+    refuse_impossible : bool
+        Reject at arrival what could never finish alone in the pool. Off, such a request waits for ever, as in the
+        recorded cases of the real scheduler.
+    longest_jump : int
+        Most decode steps made at once; 1 makes every step by itself.
+    """
+
+    num_blocks: int
+    block_size: int = 16
+    max_model_len: int = 4096
+    placement: str = "buddy"
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    step_time: StepTime = DEFAULT_STEP_TIME
+    saturate: bool = False
+    refuse_impossible: bool = True
+    longest_jump: int = 1024
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.placement not in PLACEMENTS:
+            raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {self.placement!r}")
+        self.scheduler.check(self.max_model_len)
+
+    @property
+    def usable_slots(self) -> int:
+        """Slots every allocator of a comparison manages."""
+        return (self.num_blocks - 1) * self.block_size

@@ -1,0 +1,133 @@
+"""Contiguous allocation: a reservation per sequence, made once at admission and placed in an arena.
+
+    contiguous-max      [ prompt | output | ............ never used ............ ]   max_model_len slots
+    contiguous-pow2     [ prompt | output | ... ]                                    prompt + next power of two >= output
+    contiguous-oracle   [ prompt | output ]                                          exactly what will be filled
+
+These are the Orca baselines of the PagedAttention paper (section 6.1). The system knows the output length only in the
+last; in the second it guesses within a factor of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sim.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
+from sim.arena import Arena
+from sim.demand import Demand
+from workloads.request import IntArray
+
+
+def reserve_max(demand: Demand) -> IntArray:
+    """``max_model_len`` slots for everybody."""
+    return np.full(len(demand), demand.max_model_len, np.int64)
+
+
+def reserve_pow2(demand: Demand) -> IntArray:
+    """The prompt and the next power of two at or above the output, at most ``max_model_len``."""
+    power = np.int64(1) << np.ceil(np.log2(demand.output)).astype(np.int64)
+    return np.minimum(demand.prompt + power, demand.max_model_len)
+
+
+def reserve_oracle(demand: Demand) -> IntArray:
+    """Exactly the token states at the end."""
+    return np.minimum(demand.end, demand.max_model_len)
+
+
+class ContiguousAllocator:
+    """One reservation a sequence in an `Arena`.
+
+    Parameters
+    ----------
+    demand : Demand
+    arena : Arena
+        Where reservations are placed.
+    policy : callable
+        Demand -> reservation of each request in slots.
+    """
+
+    def __init__(self, demand: Demand, arena: Arena, policy: Callable[[Demand], IntArray]) -> None:
+        self.demand = demand
+        self.arena = arena
+        self.capacity = arena.capacity
+        self.reservation = policy(demand)
+        self.slots = 0
+        self.fillable = 0
+        self.held = np.zeros(64, np.int64)
+        self._rounding = 0
+        self._start: dict[int, int] = {}
+        self._request: dict[int, int] = {}
+        self._free_handles = list(range(63, -1, -1))
+
+    def reservations(self) -> dict[int, tuple[int, int]]:
+        """Handle -> (start, size in slots) of every reservation now held."""
+        return {handle: (start, int(self.held[handle])) for handle, start in self._start.items()}
+
+    def impossible(self) -> Any:
+        largest = self.arena.largest_possible()
+        sizes = self.reservation
+        return np.array([self.arena.rounded(s) > largest for s in sizes.tolist()], bool)
+
+    def find_prefix(self, request: int, tokens: int) -> Prefix:
+        return NO_PREFIX
+
+    def need(self, ask: Ask) -> int:
+        return int(self.reservation[ask.request])
+
+    def fits(self, ask: Ask) -> bool:
+        return self.arena.fits(self.need(ask))
+
+    def admit(self, ask: Ask) -> int | None:
+        size = self.need(ask)
+        start = self.arena.place(size)
+        if start is None:
+            return None
+        if not self._free_handles:
+            n = len(self.held)
+            self.held = np.concatenate((self.held, np.zeros(n, np.int64)))
+            self._free_handles = list(range(2 * n - 1, n - 1, -1))
+        handle = self._free_handles.pop()
+        self._start[handle] = start
+        self._request[handle] = ask.request
+        self.held[handle] = size
+        self.slots += size
+        self.fillable += min(size, int(self.demand.end[ask.request]))
+        self._rounding += self.arena.rounded(size) - size
+        return handle
+
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> bool:
+        return True
+
+    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+        return True
+
+    def decode_limit(self, handles: IntArray, computed: IntArray) -> int:
+        return self.demand.max_model_len
+
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+        return None
+
+    def release(self, handle: int) -> None:
+        size = int(self.held[handle])
+        self.arena.release(self._start.pop(handle), size)
+        self.slots -= size
+        self.fillable -= min(size, int(self.demand.end[self._request.pop(handle)]))
+        self._rounding -= self.arena.rounded(size) - size
+        self.held[handle] = 0
+        self._free_handles.append(handle)
+
+    def counts(self, computed: Any, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
+        free = self.arena.free
+        fragmented = free if refused and free >= refused.need else 0
+        remainder = free if refused and free < refused.need else 0
+        return SlotCounts(computed, self.fillable - computed, self.slots - self.fillable, 0, self._rounding + fragmented,
+                          remainder, 0 if refused else free)
+
+    def logical(self, path: DecodePath | None = None) -> int:
+        return self.slots
+
+    def largest_hole(self) -> int:
+        return self.arena.largest_hole()

@@ -1,0 +1,58 @@
+"""What the simulator is asked to serve: the trace's lengths after the server's own limits.
+
+A prompt of ``max_model_len`` tokens or more is refused; an output stops when prompt + output reaches
+``max_model_len`` (SEMANTICS rules 28 and 34, LEDGER "Lengths"). The last sampled token of a request is never computed,
+so a request ends with ``prompt + output - 1`` token states.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads.request import ContentIds, IntArray, Trace
+
+
+class Demand:
+    """Lengths of all requests as columns, output already cut.
+
+    Parameters
+    ----------
+    trace : Trace
+    max_model_len : int
+        Longest prompt + output a sequence may reach, in tokens.
+
+    Attributes
+    ----------
+    prompt, output, end : int64, shape (requests,)
+        Prompt tokens, output tokens after truncation, token states at the end (``prompt + output - 1``).
+    too_long : bool, shape (requests,)
+        Requests refused at arrival because the prompt leaves no room for an output token.
+    truncated : bool, shape (requests,)
+        Requests served whose output is cut.
+    session : int64, shape (requests,)
+        Conversation numbers, -1 for none.
+    content : ContentIds or None
+
+    Examples
+    --------
+    >>> trace = Trace("two", np.array([5, 9]), np.array([9, 1]))
+    >>> d = Demand(trace, max_model_len=8)
+    >>> d.end.tolist(), d.too_long.tolist(), d.truncated.tolist()
+    ([7, 9], [False, True], [True, False])
+    """
+
+    def __init__(self, trace: Trace, max_model_len: int) -> None:
+        if max_model_len < 2:
+            raise ValueError(f"max_model_len must be at least 2 tokens, not {max_model_len}")
+        self.max_model_len = max_model_len
+        self.prompt: IntArray = np.ascontiguousarray(trace.prompt_tokens, np.int64)
+        self.too_long = self.prompt >= max_model_len
+        room = np.maximum(max_model_len - self.prompt, 1)
+        self.output: IntArray = np.minimum(np.asarray(trace.output_tokens, np.int64), room)
+        self.truncated = ~self.too_long & (self.output < trace.output_tokens)
+        self.end: IntArray = self.prompt + self.output - 1
+        self.session: IntArray = np.full(len(trace), -1, np.int64) if trace.session is None else trace.session
+        self.content: ContentIds | None = trace.content
+
+    def __len__(self) -> int:
+        return len(self.prompt)

@@ -1,0 +1,299 @@
+"""The engine: simulate(trace, config, allocator) -> Run. The only file that knows simpy.
+
+Two processes share an integer clock in microseconds: arrivals put requests into the scheduler's queue, the server makes
+one engine step after the other. At one instant: the end of a step, then all arrivals, then the next schedule().
+
+    arrivals   --- r0 --------- r1 r2 --------------- r3 ---
+    server        [ step ][ step   ][ 37 decode steps ][ step ]
+                  ^schedule        ^update              ^ a jump ends where an arrival could be admitted
+
+A step that only lets the running sequences grow is like the next one, so such steps are made together: their times are
+one array, the ledger books them one by one in array operations, and the outcome is the same to the last byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simpy
+
+from sim.allocator import Allocator, DecodePath
+from sim.catalog import ALLOCATORS
+from sim.config import SimConfig
+from sim.demand import Demand
+from sim.ledger import Integrals, Ledger, PoolState
+from sim.request_log import RequestLog
+from sim.scheduler import DecodeRun, Scheduler, Step
+from sim.step_time import StepLoad
+from sim.timeline import Timeline
+from workloads.request import IntArray, Trace
+
+SERVED, TOO_LONG, EXCEEDS_POOL = 0, 1, 2
+REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_than_pool"}
+
+Process = Generator[simpy.Event, Any, None]
+
+
+class Stalled(RuntimeError):
+    """No request can ever move again; the message names the one at the head."""
+
+
+class Observer:
+    """Called by the engine with what happened; the default does nothing. Observers read, they change nothing."""
+
+    def started(self, engine: Engine) -> None:
+        """Before the first event."""
+
+    def scheduled(self, now_us: int, step: Step) -> None:
+        """A step was scheduled at ``now_us``."""
+
+    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
+        """As many decode steps as there are starts were made at once."""
+
+    def updated(self, now_us: int, finished: list[int]) -> None:
+        """A step ended at ``now_us``; these requests left."""
+
+
+@dataclass
+class Run:
+    """The facts of one simulation, from which `result` computes metrics.
+
+    ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that held
+    ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
+    can never move again (only without ``refuse_impossible``).
+    """
+
+    allocator: Allocator
+    config: SimConfig
+    demand: Demand
+    ledger: Ledger
+    log: RequestLog
+    arrival_us: IntArray
+    verdict: IntArray
+    preemptions: int = 0
+    steps: int = 0
+    peak_at_limit: int = 0
+    window_us: tuple[int, int] = (0, 0)
+    window: Integrals = field(default_factory=Integrals)
+    stuck: list[int] = field(default_factory=list)
+
+
+class Engine:
+    """One simulation. `run` is called once.
+
+    Parameters
+    ----------
+    trace : Trace
+        With arrival times, unless ``config.saturate``.
+    config : SimConfig
+    allocator : str
+        A name in `catalog.ALLOCATORS`.
+    timeline : Timeline, optional
+        Takes samples for a picture.
+    observer : Observer, optional
+    """
+
+    def __init__(self, trace: Trace, config: SimConfig, allocator: str, timeline: Timeline | None = None,
+                 observer: Observer | None = None) -> None:
+        if allocator not in ALLOCATORS:
+            raise ValueError(f"unknown allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
+        if trace.arrival_us is None and not config.saturate:
+            raise ValueError(f"{trace.source} has no arrival times")
+        self.config = config
+        self.demand = Demand(trace, config.max_model_len)
+        self.allocator = ALLOCATORS[allocator](self.demand, config)
+        self.scheduler = Scheduler(self.demand, self.allocator, config.scheduler, config.num_blocks)
+        self.ledger = Ledger(self.allocator.capacity, config.block_size - 1)
+        self.log = RequestLog(len(trace))
+        arrival = np.zeros(len(trace), np.int64) if config.saturate or trace.arrival_us is None else trace.arrival_us
+        self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, arrival, self._verdicts())
+        self._timeline = timeline
+        self._observer = observer
+        self._env = simpy.Environment()
+        self._next_arrival: int | None = None
+        self._wake: simpy.Event | None = None
+        self._marks: list[tuple[int, Integrals]] = []
+        self._idle_steps = 0
+
+    def _verdicts(self) -> IntArray:
+        verdict = np.where(self.allocator.impossible(), EXCEEDS_POOL, SERVED)
+        verdict[self.demand.too_long] = TOO_LONG
+        return verdict if self.config.refuse_impossible else np.zeros_like(verdict)
+
+    def run(self) -> Run:
+        """Serve every request and return the facts."""
+        if self._observer is not None:
+            self._observer.started(self)
+        self._env.process(self._arrivals())
+        self._env.process(self._server())
+        self._env.run()
+        self._close()
+        return self.facts
+
+    # ------------------------------------------------------------------ the two processes
+    def _arrivals(self) -> Process:
+        served = np.flatnonzero(self.facts.verdict == SERVED)
+        times, firsts = np.unique(self.facts.arrival_us[served], return_index=True)
+        bounds = [*firsts.tolist(), len(served)]
+        for i, time in enumerate(times.tolist()):
+            self._next_arrival = time
+            if time > self._env.now:
+                yield self._env.timeout(time - self._env.now)
+            for request in served[bounds[i]:bounds[i + 1]].tolist():
+                self.scheduler.add(request)
+            if self._wake is not None and not self._wake.triggered:
+                self._wake.succeed()
+        self._next_arrival = None
+
+    def _server(self) -> Process:
+        env, scheduler = self._env, self.scheduler
+        while True:
+            if not scheduler.waiting and not len(scheduler.running):
+                if self._next_arrival is None:
+                    return
+                yield from self._idle()
+            duration = self._advance()
+            if duration is None:
+                return
+            yield env.timeout(duration)
+            finished = scheduler.update()
+            if finished:
+                self._finish(finished)
+            if self._observer is not None:
+                self._observer.updated(env.now, finished)
+            if env.peek() == env.now:                  # arrivals of this instant come before the next schedule()
+                yield env.timeout(0)
+
+    def _finish(self, finished: list[int]) -> None:
+        now, ends = self._env.now, self.demand.end[finished].tolist()
+        for request, end in zip(finished, ends, strict=True):
+            self.log.finish(request, now, end)
+        at_limit = ends.count(self.config.max_model_len - 1)
+        self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
+
+    def _idle(self) -> Process:
+        """Nothing to do until somebody arrives; time without any request served before it opens no window."""
+        since = self._env.now
+        self._wake = self._env.event()
+        yield self._wake
+        self._wake = None
+        if self.facts.steps:
+            self._book(self._env.now - since)
+        else:
+            self.facts.window_us = (self._env.now, 0)
+
+    # ------------------------------------------------------------------ steps
+    def _advance(self) -> int | None:
+        """Make one step, or many at once; returns how long they take, None if nobody can ever move again."""
+        run = self.scheduler.decode_run(self.config.longest_jump) if self.config.longest_jump > 1 else DecodeRun(0)
+        if run.steps > 1:
+            return self._jump(run)
+        now = self._env.now
+        step = self.scheduler.schedule()
+        self._record(now, step)
+        if self._observer is not None:
+            self._observer.scheduled(now, step)
+        self.facts.steps += 1
+        if step.new_tokens == 0 and self._stalls():
+            return None
+        duration = int(self.config.step_time.duration_us(step.load)) if step.new_tokens else 1
+        for request in step.sampling:
+            self.log.sampled(request, now + duration)
+        self._mark(now)
+        self._book(duration)
+        return duration
+
+    def _record(self, now: int, step: Step) -> None:
+        for request, computed in step.preempted:
+            self.log.preempt(request, now, computed)
+        for request, hit, new, _, _ in step.admitted:
+            self.log.admit(request, now, hit, new)
+        for request, new in step.uneven:
+            self.log.uneven(request, now, new)
+        self.log.step_started(now)
+
+    def _jump(self, run: DecodeRun) -> int:
+        now, n = self._env.now, len(self.scheduler.running)
+        context = self.scheduler.computed + n * np.arange(1, run.steps + 1)
+        tokens = np.full(run.steps, n)
+        durations = np.asarray(self.config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
+        starts = now + np.cumsum(durations) - durations
+        if run.open and self._next_arrival is not None:
+            run = run._replace(steps=int(np.searchsorted(starts, self._next_arrival)))
+            durations, starts, context = durations[:run.steps], starts[:run.steps], context[:run.steps]
+        path = self.scheduler.decode(run)
+        self.facts.steps += run.steps
+        self.log.step_started(int(starts.sum()))
+        self._mark(now)
+        self._book_run(context, durations, path)
+        if self._observer is not None:
+            self._observer.jumped(starts, run)
+        return int(durations.sum())
+
+    def _stalls(self) -> bool:
+        self._idle_steps += 1
+        if self._idle_steps < 2 or len(self.scheduler.running):
+            return False
+        head = self.scheduler.waiting[0]
+        if self.config.refuse_impossible:
+            raise Stalled(f"request {head} ({self.demand.prompt[head]} + {self.demand.output[head]} tokens) waits for "
+                          f"{self.scheduler.refused} and nobody runs: the pool can make no progress")
+        self.facts.stuck = sorted(self.scheduler.waiting)
+        return True
+
+    # ------------------------------------------------------------------ booking
+    def _state(self, computed: Any, path: DecodePath | None) -> PoolState:
+        allocator, refused = self.allocator, self.scheduler.refused
+        return PoolState(allocator.counts(computed, refused, path), allocator.logical(path), allocator.largest_hole(),
+                         len(self.scheduler.running))
+
+    def _book(self, duration: int) -> None:
+        self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
+        state = self._state(self.scheduler.computed, None)
+        self.ledger.book(state, duration)
+        if self._timeline is not None:
+            self._timeline.sample(self._env.now, state.counts, state.running, len(self.scheduler.waiting))
+
+    def _book_run(self, context: IntArray, durations: IntArray, path: DecodePath | None) -> None:
+        state = self._state(context, path)
+        self.ledger.book_run(state, durations)
+        if self._timeline is not None:
+            now = self._env.now
+            for at, time in ((0, now), (-1, now + int(durations[:-1].sum()))):
+                counts = state.counts._make(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts)
+                self._timeline.sample(time, counts, state.running, len(self.scheduler.waiting))
+
+    def _mark(self, now: int) -> None:
+        """Under saturation the window opens at the first refusal and closes when the queue is empty."""
+        if not self.config.saturate or len(self._marks) == 2:
+            return
+        opens = not self._marks and self.scheduler.refused is not None
+        closes = len(self._marks) == 1 and not self.scheduler.waiting
+        if opens or closes:
+            self._marks.append((now, self.ledger.total.copy()))
+
+    def _close(self) -> None:
+        facts = self.facts
+        facts.preemptions = self.scheduler.preemptions
+        if len(self._marks) == 2:
+            (start, before), (end, after) = self._marks
+            facts.window_us, facts.window = (start, end), after - before
+        else:
+            facts.window_us = (facts.window_us[0], facts.window_us[0] + self.ledger.total.time_us)
+            facts.window = self.ledger.total
+
+
+def simulate(trace: Trace, config: SimConfig, allocator: str) -> Run:
+    """Replay a trace through one allocator.
+
+    Examples
+    --------
+    >>> trace = Trace("two requests", np.array([5, 6]), np.array([3, 1]), arrival_us=np.array([0, 0]))
+    >>> run = simulate(trace, SimConfig(num_blocks=6, block_size=4, max_model_len=8), "paged")
+    >>> run.steps, run.ledger.peak_running
+    (3, 2)
+    """
+    return Engine(trace, config, allocator).run()

@@ -1,0 +1,144 @@
+"""The ledger: where every slot of the pool was, in slots x microseconds, exactly.
+
+The state is constant between two events, so every integral is a sum of products of integers, kept in Python integers:
+ten million blocks of 16 for a week overflow 64 bits. Each entry is checked as it is made: the seven parts add up to the
+capacity, whatever the allocator says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sim.allocator import PARTS, SlotCounts
+from workloads.request import IntArray
+
+SAFE = 1 << 62
+
+
+class BrokenInvariant(AssertionError):
+    """The parts of the pool do not add up, or one is negative: a bug, with all terms in the message."""
+
+
+@dataclass
+class Integrals:
+    """Sums over a stretch of time; differences of two of them are the sums between."""
+
+    time_us: int = 0
+    parts: list[int] = field(default_factory=lambda: [0] * len(PARTS))
+    logical: int = 0
+    physical: int = 0
+    hole: int = 0
+    running_us: Counter[int] = field(default_factory=Counter)
+
+    def copy(self) -> Integrals:
+        return Integrals(self.time_us, list(self.parts), self.logical, self.physical, self.hole, Counter(self.running_us))
+
+    def __sub__(self, before: Integrals) -> Integrals:
+        running = {n: us - before.running_us[n] for n, us in self.running_us.items()}
+        return Integrals(self.time_us - before.time_us,
+                         [a - b for a, b in zip(self.parts, before.parts, strict=True)],
+                         self.logical - before.logical, self.physical - before.physical, self.hole - before.hole,
+                         Counter({n: us for n, us in running.items() if us}))
+
+    @property
+    def sequence_us(self) -> int:
+        """Integral of the number of running sequences."""
+        return sum(n * us for n, us in self.running_us.items())
+
+
+@dataclass(frozen=True)
+class PoolState:
+    """One constant stretch, or ``k`` of them: slot counts, slots of all block tables (shared ones once each), largest hole."""
+
+    counts: SlotCounts
+    logical: Any
+    hole: int | None
+    running: int
+
+
+class Ledger:
+    """Books every stretch of constant state.
+
+    Parameters
+    ----------
+    capacity : int
+        Slots of the pool.
+    internal_allowed : int
+        Slots of internal fragmentation a sequence may have: ``block_size - 1`` with paging.
+
+    Attributes
+    ----------
+    total : Integrals
+        Over the whole run so far.
+    peak_running, peak_used : int
+        Most sequences running at once; most slots in block tables or reservations, shared ones once.
+    internal_excess : int
+        Largest value over all events of internal slots - ``internal_allowed`` x running sequences.
+    """
+
+    def __init__(self, capacity: int, internal_allowed: int) -> None:
+        self.capacity = capacity
+        self.total = Integrals()
+        self.peak_running = 0
+        self.peak_used = 0
+        self.internal_excess = -capacity
+        self._allowed = internal_allowed
+
+    def book(self, state: PoolState, duration_us: int) -> None:
+        """One stretch of ``duration_us`` microseconds."""
+        counts = state.counts
+        if sum(counts) != self.capacity or min(counts) < 0:
+            self._broken(counts)
+        total = self.total
+        parts = total.parts
+        for i, slots in enumerate(counts):
+            if slots:
+                parts[i] += slots * duration_us
+        used = counts[0] + counts[1] + counts[2]
+        total.logical += state.logical * duration_us
+        total.physical += used * duration_us
+        self._note(state, duration_us, used, counts.internal)
+
+    def book_run(self, state: PoolState, durations_us: IntArray) -> None:
+        """As many stretches as there are durations; the fields of ``state`` are arrays, or constants."""
+        counts = SlotCounts(*(np.broadcast_to(np.asarray(part, np.int64), durations_us.shape) for part in state.counts))
+        wrong = (sum(counts) != self.capacity) | (np.minimum.reduce(counts) < 0)
+        if wrong.any():
+            at = int(wrong.argmax())
+            self._broken(SlotCounts(*(int(part[at]) for part in counts)))
+        total = self.total
+        for i, part in enumerate(counts):
+            total.parts[i] += _dot(part, durations_us)
+        used = counts.token_states + counts.reserved + counts.internal
+        total.logical += _dot(np.broadcast_to(np.asarray(state.logical, np.int64), durations_us.shape), durations_us)
+        total.physical += _dot(used, durations_us)
+        self._note(state, int(durations_us.sum()), int(used.max()), int(counts.internal.max()))
+
+    def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
+        total = self.total
+        total.time_us += duration_us
+        total.running_us[state.running] += duration_us
+        if state.hole:
+            total.hole += state.hole * duration_us
+        if state.running > self.peak_running:
+            self.peak_running = state.running
+        if used > self.peak_used:
+            self.peak_used = used
+        excess = internal - self._allowed * state.running
+        if excess > self.internal_excess:
+            self.internal_excess = excess
+
+    def _broken(self, counts: SlotCounts) -> None:
+        terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
+        raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
+
+
+def _dot(slots: IntArray, durations_us: IntArray) -> int:
+    """Exact sum of products; in Python integers where 64 bits might not do."""
+    if int(slots.max()) * int(durations_us.sum()) < SAFE:
+        return int(slots @ durations_us)
+    return sum(a * b for a, b in zip(slots.tolist(), durations_us.tolist(), strict=True))

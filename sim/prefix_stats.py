@@ -1,0 +1,63 @@
+"""What prefix caching found, counted as vLLM counts it and split by where the hits came from.
+
+Token-weighted counts are vLLM's ``PrefixCacheStats`` (SEMANTICS rule 15): once per admission, first admissions apart
+from resumes, so that a request that finds its own blocks after a preemption does not look like sharing. The origin of a
+hit block is the request that wrote it: the request itself before one of the same session before another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.allocator import Ask
+from sim.demand import Demand
+from workloads.request import IntArray
+
+ORIGINS = ("other_request", "same_session", "own_after_preemption")
+
+
+class PrefixStats:
+    """Counters of one run, all in tokens unless named blocks.
+
+    ``query_*`` and ``hit_*`` are of first admissions, ``resume_*`` of resumed ones; ``hit_tokens_by_origin`` covers both,
+    so its sum is ``hit_tokens + resume_hit_tokens``.
+    """
+
+    def __init__(self, demand: Demand, num_blocks: int, block_size: int) -> None:
+        self._block_size = block_size
+        self._session = demand.session
+        self._writer: NDArray[np.int64] = np.full(num_blocks, -1, np.int64)
+        self.requests = self.resumes = 0
+        self.query_tokens = self.hit_tokens = self.query_blocks = self.hit_blocks = 0
+        self.resume_query_tokens = self.resume_hit_tokens = 0
+        self.hit_tokens_by_origin = dict.fromkeys(ORIGINS, 0)
+
+    def wrote(self, blocks: NDArray[np.int32], request: int | IntArray) -> None:
+        """Remember who was given ``blocks``: one request for all of them, or one each."""
+        self._writer[blocks] = request
+
+    def admitted(self, ask: Ask) -> None:
+        """Count one successful admission."""
+        hit = ask.prefix.tokens
+        if ask.resumed:
+            self.resumes += 1
+            self.resume_query_tokens += ask.known
+            self.resume_hit_tokens += hit
+        else:
+            self.requests += 1
+            self.query_tokens += ask.known
+            self.query_blocks += ask.known // self._block_size
+            self.hit_tokens += hit
+            self.hit_blocks += len(ask.prefix.blocks)
+        if hit:
+            self._by_origin(ask)
+
+    def _by_origin(self, ask: Ask) -> None:
+        writer = self._writer[ask.prefix.blocks]
+        own = writer == ask.request
+        session = self._session[ask.request]
+        same = (self._session[writer] == session) & ~own & (session >= 0)
+        counts = (len(own) - own.sum() - same.sum(), same.sum(), own.sum())
+        for origin, blocks in zip(ORIGINS, counts, strict=True):
+            self.hit_tokens_by_origin[origin] += int(blocks) * self._block_size

@@ -1,0 +1,77 @@
+"""The request log: what happened to each request, kept apart from the ledger so that each can check the other.
+
+The ledger integrates the pool; this log integrates requests. A token computed in a step that starts at ``s`` is held
+until its sequence leaves at ``t``, so a stay contributes ``t x tokens - (sum of the starts)`` token-microseconds. With
+``starts_us`` the running sum of all step starts, a stay of one token a step needs two look-ups; prefill chunks are
+corrected one by one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads.request import IntArray
+
+NEVER = -1
+
+
+class RequestLog:
+    """Times in microseconds and counts, one entry a request; ``NEVER`` (-1) where it has not happened.
+
+    Attributes
+    ----------
+    admitted_us, first_token_us, finished_us : int64, shape (requests,)
+        First admission, end of the step that sampled the first token, end of the last step.
+    hit_tokens : int64
+        Tokens found cached at the first admission.
+    preemptions : int64
+    residence_us : int64
+        Time as a running sequence, all stays together.
+    token_us : list of int
+        Integral of the request's computed tokens over its stays.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.admitted_us, self.first_token_us, self.finished_us = (np.full(n, NEVER, np.int64) for _ in range(3))
+        self.hit_tokens, self.preemptions, self.residence_us = (np.zeros(n, np.int64) for _ in range(3))
+        self.token_us = [0] * n
+        self.starts_us = 0
+        self._since: dict[int, tuple[int, int]] = {}
+
+    def step_started(self, now: int) -> None:
+        """A step starts; for several at once, ``now`` is the sum of their starts."""
+        self.starts_us += now
+
+    def admit(self, request: int, now: int, hit: int, new: int) -> None:
+        """Called before `step_started` of the step that admits."""
+        if self.admitted_us[request] == NEVER:
+            self.admitted_us[request] = now
+            self.hit_tokens[request] = hit
+        self._since[request] = (now, self.starts_us + now - (hit + new) * now)
+
+    def uneven(self, request: int, now: int, new: int) -> None:
+        """``new`` tokens, not one, were computed in the step starting ``now``."""
+        since, base = self._since[request]
+        self._since[request] = (since, base - (new - 1) * now)
+
+    def sampled(self, request: int, now: int) -> None:
+        """A token was sampled at the end of a prefill or recompute."""
+        if self.first_token_us[request] == NEVER:
+            self.first_token_us[request] = now
+
+    def preempt(self, request: int, now: int, computed: int) -> None:
+        self.preemptions[request] += 1
+        self._leave(request, now, computed)
+
+    def finish(self, request: int, now: int, computed: int) -> None:
+        self.finished_us[request] = now
+        self._leave(request, now, computed)
+
+    def _leave(self, request: int, now: int, computed: int) -> None:
+        since, base = self._since.pop(request)
+        self.residence_us[request] += now - since
+        self.token_us[request] += computed * now - (self.starts_us - base)
+
+    def still_running(self) -> IntArray:
+        """Requests that were admitted and have not left."""
+        return np.array(sorted(self._since), np.int64)

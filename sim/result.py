@@ -1,0 +1,166 @@
+"""Metrics of one run, computed from its facts: where the slots went, concurrency, latency, hits. CONTRACT.md's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.allocator import PARTS
+from sim.contiguous import ContiguousAllocator
+from sim.engine import REJECTIONS, Run
+from sim.ledger import Integrals
+from sim.paged import PagedAllocator
+from sim.request_log import NEVER
+
+JsonObject = dict[str, Any]
+
+
+def scenario(name: str, run: Run) -> JsonObject:
+    """One entry of ``scenarios`` in the JSON of `compare`."""
+    return {
+        "allocator": name,
+        "window_us": list(run.window_us),
+        "memory": memory(run),
+        "concurrency": concurrency(run.window),
+        "requests": requests(run),
+        "prefix_cache": prefix_cache(run),
+        "sharing": sharing(run),
+        "latency_s": latency(run),
+        "throughput": throughput(run),
+        "makespan_s": makespan_us(run) / 1e6,
+        "steps": run.steps,
+    }
+
+
+def memory(run: Run) -> JsonObject:
+    """Time-weighted shares of the pool over the window; ``slot_microseconds`` are the exact integers behind them."""
+    window = run.window
+    capacity = run.ledger.capacity * window.time_us
+    shares: JsonObject = {part: _ratio(slots, capacity) for part, slots in zip(PARTS, window.parts, strict=True)}
+    allocated = sum(window.parts[:3])
+    shares["useful_of_allocated"] = _ratio(window.parts[0], allocated)
+    shares["largest_hole_mean"] = (_ratio(window.hole, window.time_us)
+                                   if isinstance(run.allocator, ContiguousAllocator) else None)
+    shares["slot_microseconds"] = {**dict(zip(PARTS, window.parts, strict=True)), "capacity": capacity}
+    return shares
+
+
+def concurrency(window: Integrals) -> JsonObject:
+    """Running sequences over the window: mean, time-weighted percentiles, peak."""
+    counts = sorted(window.running_us)
+    return {
+        "mean": _ratio(window.sequence_us, window.time_us),
+        "p50": time_weighted_percentile(window, 50),
+        "p99": time_weighted_percentile(window, 99),
+        "peak": counts[-1] if counts else 0,
+    }
+
+
+def time_weighted_percentile(window: Integrals, percent: int) -> int:
+    """The smallest number of running sequences that at least ``percent`` % of the time is not exceeded.
+
+    Examples
+    --------
+    >>> from collections import Counter
+    >>> time_weighted_percentile(Integrals(100, running_us=Counter({0: 49, 3: 50, 8: 1})), 50)
+    3
+    """
+    below = 0
+    for count in sorted(window.running_us):
+        below += window.running_us[count]
+        if below * 100 >= percent * window.time_us:
+            return count
+    return 0
+
+
+def requests(run: Run) -> JsonObject:
+    """How many arrived and what became of them. Truncated requests are served ones whose output was cut."""
+    done = run.log.finished_us != NEVER
+    served = run.verdict == 0
+    return {
+        "arrived": len(run.demand),
+        "completed": int(done.sum()),
+        "unfinished": int((served & ~done).sum()),
+        "rejected": {reason: int((run.verdict == code).sum()) for code, reason in REJECTIONS.items()
+                     if (run.verdict == code).any()},
+        "truncated": int((run.demand.truncated & served).sum()),
+        "preemptions": run.preemptions,
+    }
+
+
+def prefix_cache(run: Run) -> JsonObject | None:
+    """Hits of the whole run, token-weighted unless named blocks; None without prefix caching."""
+    allocator = run.allocator
+    if not isinstance(allocator, PagedAllocator) or allocator.stats is None:
+        return None
+    stats = allocator.stats
+    return {
+        "query_tokens": stats.query_tokens,
+        "hit_tokens": stats.hit_tokens,
+        "hit_rate": _ratio(stats.hit_tokens, stats.query_tokens),
+        "query_blocks": stats.query_blocks,
+        "hit_blocks": stats.hit_blocks,
+        "hit_tokens_by_origin": dict(stats.hit_tokens_by_origin),
+        "resume_query_tokens": stats.resume_query_tokens,
+        "resume_hit_tokens": stats.resume_hit_tokens,
+        "evicted_blocks": allocator.pool.evicted,
+    }
+
+
+def sharing(run: Run) -> JsonObject | None:
+    """Slots of all block tables against slots of referenced blocks; None where nothing can be shared."""
+    if not isinstance(run.allocator, PagedAllocator):
+        return None
+    window = run.window
+    return {
+        "logical_slot_microseconds": window.logical,
+        "physical_slot_microseconds": window.physical,
+        "saved_share": 1 - window.physical / window.logical if window.logical else 0.0,
+        "copies": 0,
+    }
+
+
+def latency(run: Run) -> JsonObject:
+    """Queue, time to first token, time per further output token and end to end, in seconds."""
+    log, arrival = run.log, run.arrival_us
+    done = log.finished_us != NEVER
+    several = done & (run.demand.output > 1)
+    further = (log.finished_us - log.first_token_us)[several] / (run.demand.output[several] - 1)
+    columns = {
+        "queue": (log.admitted_us - arrival)[log.admitted_us != NEVER],
+        "ttft": (log.first_token_us - arrival)[log.first_token_us != NEVER],
+        "tpot": further,
+        "e2e": (log.finished_us - arrival)[done],
+    }
+    return {name: _spread(values / 1e6) for name, values in columns.items()}
+
+
+def throughput(run: Run) -> JsonObject:
+    """Completed requests and their tokens over the makespan."""
+    done = run.log.finished_us != NEVER
+    output = int(run.demand.output[done].sum())
+    prompt = int(run.demand.prompt[done].sum())
+    seconds = makespan_us(run) / 1e6
+    return {
+        "requests_per_s": _ratio(int(done.sum()), seconds),
+        "output_tokens_per_s": _ratio(output, seconds),
+        "total_tokens_per_s": _ratio(prompt + output, seconds),
+    }
+
+
+def makespan_us(run: Run) -> int:
+    """From the first served arrival to the last end."""
+    return run.ledger.total.time_us
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else 0.0
+
+
+def _spread(values: NDArray[np.float64]) -> JsonObject:
+    if not len(values):
+        return dict.fromkeys(("mean", "p50", "p90", "p99"))
+    p50, p90, p99 = np.percentile(values, (50, 90, 99)).tolist()
+    return {"mean": float(values.mean()), "p50": p50, "p90": p90, "p99": p99}
