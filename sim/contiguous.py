@@ -62,9 +62,9 @@ class ContiguousAllocator:
         self._request: dict[int, int] = {}
         self._free_handles = list(range(63, -1, -1))
 
-    def reservations(self) -> dict[int, tuple[int, int]]:
-        """Handle -> (start, size in slots) of every reservation now held."""
-        return {handle: (start, int(self.held[handle])) for handle, start in self._start.items()}
+    def placed(self, handle: int) -> tuple[int, int]:
+        """Start address and size in slots of a reservation now held."""
+        return self._start[handle], int(self.held[handle])
 
     def impossible(self) -> Any:
         largest = self.arena.largest_possible()

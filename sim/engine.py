@@ -13,7 +13,7 @@ one array, the ledger books them one by one in array operations, and the outcome
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,11 +93,11 @@ class Engine:
         A name in `catalog.ALLOCATORS`.
     timeline : Timeline, optional
         Takes samples for a picture.
-    observer : Observer, optional
+    observers : sequence of Observer
     """
 
     def __init__(self, trace: Trace, config: SimConfig, allocator: str, timeline: Timeline | None = None,
-                 observer: Observer | None = None) -> None:
+                 observers: Sequence[Observer] = ()) -> None:
         if allocator not in ALLOCATORS:
             raise ValueError(f"unknown allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
         if trace.arrival_us is None and not config.saturate:
@@ -111,7 +111,7 @@ class Engine:
         arrival = np.zeros(len(trace), np.int64) if config.saturate or trace.arrival_us is None else trace.arrival_us
         self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, arrival, self._verdicts())
         self._timeline = timeline
-        self._observer = observer
+        self._observers = observers
         self._env = simpy.Environment()
         self._next_arrival: int | None = None
         self._wake: simpy.Event | None = None
@@ -125,8 +125,8 @@ class Engine:
 
     def run(self) -> Run:
         """Serve every request and return the facts."""
-        if self._observer is not None:
-            self._observer.started(self)
+        for observer in self._observers:
+            observer.started(self)
         self._env.process(self._arrivals())
         self._env.process(self._server())
         self._env.run()
@@ -162,8 +162,8 @@ class Engine:
             finished = scheduler.update()
             if finished:
                 self._finish(finished)
-            if self._observer is not None:
-                self._observer.updated(env.now, finished)
+            for observer in self._observers:
+                observer.updated(env.now, finished)
             if env.peek() == env.now:                  # arrivals of this instant come before the next schedule()
                 yield env.timeout(0)
 
@@ -194,8 +194,8 @@ class Engine:
         now = self._env.now
         step = self.scheduler.schedule()
         self._record(now, step)
-        if self._observer is not None:
-            self._observer.scheduled(now, step)
+        for observer in self._observers:
+            observer.scheduled(now, step)
         self.facts.steps += 1
         if step.new_tokens == 0 and self._stalls():
             return None
@@ -229,8 +229,8 @@ class Engine:
         self.log.step_started(int(starts.sum()))
         self._mark(now)
         self._book_run(context, durations, path)
-        if self._observer is not None:
-            self._observer.jumped(starts, run)
+        for observer in self._observers:
+            observer.jumped(starts, run)
         return int(durations.sum())
 
     def _stalls(self) -> bool:
@@ -278,6 +278,8 @@ class Engine:
     def _close(self) -> None:
         facts = self.facts
         facts.preemptions = self.scheduler.preemptions
+        running = self.scheduler.running
+        self.log.close(self._env.now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))
         if len(self._marks) == 2:
             (start, before), (end, after) = self._marks
             facts.window_us, facts.window = (start, end), after - before

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from workloads.request import IntArray
-
 NEVER = -1
 
 
@@ -72,6 +70,7 @@ class RequestLog:
         self.residence_us[request] += now - since
         self.token_us[request] += computed * now - (self.starts_us - base)
 
-    def still_running(self) -> IntArray:
-        """Requests that were admitted and have not left."""
-        return np.array(sorted(self._since), np.int64)
+    def close(self, now: int, running: list[tuple[int, int]]) -> None:
+        """The run ends with these (request, computed tokens) still running: their stays count up to now."""
+        for request, computed in running:
+            self._leave(request, now, computed)

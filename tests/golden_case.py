@@ -125,5 +125,5 @@ def replay(case, longest_jump=1):
     recorder = Recorder([r["id"] for r in requests], case["config"]["detail"] == "full")
     name = "paged-prefix" if case["config"]["enable_prefix_caching"] else "paged"
     engine = Engine(trace, sim_config(case["config"], longest_jump), name,
-                    observer=recorder if longest_jump == 1 else None)
+                    observers=[recorder] if longest_jump == 1 else [])
     return engine.run(), recorder

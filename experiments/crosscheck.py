@@ -1,0 +1,177 @@
+"""Cross-checks: the simulation against the analytic formula and against itself, printed in every run.
+
+Each check compares two numbers that come from different places: the ledger, the request log, an observer, a probe on the
+run's own pool, and the closed form.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sim.config import SimConfig
+from sim.contiguous import ContiguousAllocator
+from sim.engine import Engine, Observer, Run, simulate
+from sim.paged import PagedAllocator
+from sim.scheduler import DecodeRun, SchedulerConfig, Step
+from sim.step_time import ConstantStepTime
+from workloads.request import IntArray, Trace
+
+NO_LIMITS = SchedulerConfig(max_num_seqs=None, max_num_batched_tokens=None)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison; ``exact`` says whether the two must be equal or the first may not exceed the second."""
+
+    name: str
+    scenario: str
+    simulated: int
+    analytic: int
+    exact: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.simulated == self.analytic if self.exact else self.simulated <= self.analytic
+
+    def json(self) -> dict[str, object]:
+        return {"name": self.name, "scenario": self.scenario, "simulated": self.simulated, "analytic": self.analytic,
+                "exact": self.exact, "ok": self.ok}
+
+
+class OverlapAudit(Observer):
+    """Follows every reservation and counts those that overlap another or leave the pool."""
+
+    def __init__(self) -> None:
+        self.overlaps = 0
+        self._spans: list[tuple[int, int]] = []
+        self._of: dict[int, tuple[int, int]] = {}
+
+    def started(self, engine: Engine) -> None:
+        assert isinstance(engine.allocator, ContiguousAllocator)
+        self._allocator = engine.allocator
+
+    def scheduled(self, now_us: int, step: Step) -> None:
+        for request, _, _, _, handle in step.admitted:
+            start, size = self._allocator.placed(handle)
+            span = (start, start + size)
+            i = bisect_left(self._spans, span)
+            self.overlaps += (start < 0 or span[1] > self._allocator.capacity
+                              or (i > 0 and self._spans[i - 1][1] > start)
+                              or (i < len(self._spans) and self._spans[i][0] < span[1]))
+            self._spans.insert(i, span)
+            self._of[request] = span
+
+    def updated(self, now_us: int, finished: list[int]) -> None:
+        for request in finished:
+            self._spans.remove(self._of.pop(request))
+
+
+class TableAudit(Observer):
+    """Now and then recounts the pool from the block tables alone: who holds each block, and how many are held at all."""
+
+    EVERY = 128
+
+    def __init__(self) -> None:
+        self.by_tables = self.by_free_queue = self.wrong_refs = 0
+        self._seen = 0
+
+    def started(self, engine: Engine) -> None:
+        assert isinstance(engine.allocator, PagedAllocator)
+        self._allocator, self._scheduler = engine.allocator, engine.scheduler
+
+    def scheduled(self, now_us: int, step: Step) -> None:
+        self._seen += 1
+        if self._seen % self.EVERY == 1:
+            self._count()
+
+    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
+        self._seen += 1
+        if self._seen % self.EVERY == 1:
+            self._count()
+
+    def _count(self) -> None:
+        pool = self._allocator.pool
+        tables = [self._allocator.table(handle) for handle in self._scheduler.running.handle.tolist()]
+        held = np.bincount(np.concatenate(tables), minlength=pool.num_blocks) if tables else np.zeros(pool.num_blocks)
+        self.wrong_refs += int(np.count_nonzero(held != pool.ref))
+        self.by_tables += int(np.count_nonzero(held))
+        self.by_free_queue += pool.num_blocks - 1 - pool.free
+
+
+def checks(name: str, run: Run, bytes_per_slot: int, audit: Observer) -> Iterator[Check]:
+    """All cross-checks of one scenario; ``audit`` followed the run."""
+    yield Check("running sequences: ledger integral = residences in the request log (us)", name,
+                run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
+    if isinstance(audit, OverlapAudit):
+        yield from _contiguous_checks(name, run, audit)
+    elif isinstance(audit, TableAudit):
+        yield from _paged_checks(name, run, bytes_per_slot, audit)
+    if name in PROBES:
+        yield PROBES[name](name, run.config)
+
+
+def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Check]:
+    yield Check("reservations that overlap or leave the pool", name, audit.overlaps, 0, True)
+    if name == "contiguous-max":
+        yield Check("running sequences <= floor(slots / max_model_len)", name, run.ledger.peak_running,
+                    run.config.usable_slots // run.config.max_model_len, False)
+
+
+def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -> Iterator[Check]:
+    config = run.config
+    yield Check("bytes of the blocks in all block tables = blocks not free x block bytes (sum of samples)", name,
+                audit.by_tables * config.block_size * bytes_per_slot,
+                audit.by_free_queue * (bytes_per_slot * config.block_size), True)
+    yield Check("blocks whose ref count is not the number of tables that hold them", name, audit.wrong_refs, 0, True)
+    yield Check("internal slots beyond block_size - 1 a sequence, worst event", name,
+                max(0, run.ledger.internal_excess), 0, True)
+    if name == "paged":
+        per_sequence = -(-(config.max_model_len - 1) // config.block_size)
+        yield Check("token states: ledger integral = request log (us)", name, run.ledger.total.parts[0],
+                    sum(run.log.token_us), True)
+        yield Check("sequences with max_model_len - 1 token states <= usable blocks // blocks each", name,
+                    run.peak_at_limit, (config.num_blocks - 1) // per_sequence, False)
+
+
+def audit_for(name: str) -> OverlapAudit | TableAudit:
+    """The observer whose findings `checks` wants for an allocator."""
+    return OverlapAudit() if name.startswith("contiguous") else TableAudit()
+
+
+# ---------------------------------------------------------------------- probes on the run's own pool
+def probe_paged(name: str, config: SimConfig) -> Check:
+    """Equal prompts of whole blocks, one output token, all at once: as many run as the formula says fit."""
+    blocks = max(1, (config.max_model_len - 1) // config.block_size)
+    prompt = blocks * config.block_size
+    fit = (config.num_blocks - 1) // blocks
+    own = _probe_config(config, max_model_len=max(config.max_model_len, prompt + 1))
+    return Check(f"probe: {prompt}-token prompts at once = usable blocks // {blocks}", name,
+                 _peak(name, own, prompt, fit + 1), fit, True)
+
+
+def probe_contiguous_max(name: str, config: SimConfig) -> Check:
+    """Under first fit an empty arena is cut without loss: floor(slots / max_model_len) reservations."""
+    fit = config.usable_slots // config.max_model_len
+    own = _probe_config(config, placement="first-fit")
+    return Check("probe: prompts of max_model_len - 1 at once, first fit = slots // max_model_len", name,
+                 _peak(name, own, config.max_model_len - 1, fit + 1), fit, True)
+
+
+PROBES = {"paged": probe_paged, "paged-prefix": probe_paged, "contiguous-max": probe_contiguous_max}
+
+
+def _probe_config(config: SimConfig, **changes: object) -> SimConfig:
+    return replace(config, scheduler=NO_LIMITS, step_time=ConstantStepTime(1000), saturate=False, **changes)  # type: ignore[arg-type]
+
+
+def _peak(name: str, config: SimConfig, prompt: int, requests: int) -> int:
+    def column(value: int) -> IntArray:
+        return np.full(requests, value, np.int64)
+    trace = Trace("probe", column(prompt), column(1), arrival_us=column(0))
+    return simulate(trace, config, name).ledger.peak_running
+
+

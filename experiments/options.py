@@ -1,0 +1,116 @@
+"""Command-line options shared by the commands, under vLLM's own flag names (CONTRACT.md)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from sim.arena import PLACEMENTS
+from sim.catalog import ALLOCATORS
+from workloads.readers import READERS
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong in one line on stderr and exits with 2."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+        sys.exit(2)
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """An argparse type: a whole number of at least ``least``."""
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"a whole number is wanted, not {text!r}") from None
+        if value < least:
+            raise argparse.ArgumentTypeError(f"at least {least} is wanted, not {value}")
+        if value > 1 << 53:
+            raise argparse.ArgumentTypeError(f"{value} is too large")
+        return value
+    return parse
+
+
+def number(above: float = 0.0, most: float = float("inf"), including: bool = False) -> Callable[[str], float]:
+    """An argparse type: a finite number above (or from) ``above`` up to ``most``."""
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"a number is wanted, not {text!r}") from None
+        if not (above < value <= most or (including and value == above)) or value == float("inf"):
+            bound = "from" if including else "above"
+            limit = "" if most == float("inf") else f" up to {most:g}"
+            raise argparse.ArgumentTypeError(f"a number {bound} {above:g}{limit} is wanted, not {text!r}")
+        return value
+    return parse
+
+
+def add_trace(parser: argparse.ArgumentParser) -> None:
+    """The trace and how it is cut."""
+    group = parser.add_argument_group("trace")
+    group.add_argument("trace", nargs="?", help="trace file, plain or gzipped; without one, the built-in chat workload")
+    group.add_argument("--format", choices=list(READERS), help="the trace's format (default: found by content)")
+    group.add_argument("--rate", type=number(), metavar="R", help="requests a second, for traces without times and the "
+                       "built-in workload (default 1)")
+    group.add_argument("--limit", type=whole(1), metavar="N", help="only the first N requests")
+    group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
+    group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")
+    group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
+
+
+def add_sizing(parser: argparse.ArgumentParser) -> None:
+    """The model, the GPU and the pool they leave."""
+    group = parser.add_argument_group("model, GPU and pool")
+    group.add_argument("--model", metavar="NAME|PATH", help="catalogue name, Hugging Face id, or a config.json")
+    group.add_argument("--gpu", metavar="NAME|SIZE", help="catalogue name such as H100-80GB, or a size such as 80GB or 80GiB")
+    group.add_argument("--dtype", default="auto", help="weights and activations: auto, float16, bfloat16, float32")
+    group.add_argument("--kv-cache-dtype", default="auto", help="auto (the model's), fp8, int8, ...")
+    group.add_argument("--block-size", type=whole(1), default=16, metavar="TOKENS", help="slots a block (default 16)")
+    group.add_argument("--max-model-len", type=whole(2), metavar="TOKENS", help="longest prompt + output (default: the model's; "
+                       "without a model the longest of the trace, rounded up to a block)")
+    group.add_argument("--gpu-memory-utilization", type=number(0, 1), default=0.92, metavar="X",
+                       help="share of the GPU's memory to use (default 0.92)")
+    group.add_argument("--tensor-parallel-size", "-tp", type=whole(1), default=1, metavar="N", help="GPUs a replica (default 1)")
+    group.add_argument("--available-kv-gib", type=number(), metavar="GIB", help="this KV budget a GPU instead of a derived one")
+    group.add_argument("--num-gpu-blocks-override", type=whole(1), metavar="N",
+                       help="the pool directly, null block included; no model needed then")
+
+
+def add_scheduler(parser: argparse.ArgumentParser) -> None:
+    """The scheduler and the clock."""
+    group = parser.add_argument_group("scheduler and clock")
+    group.add_argument("--max-num-seqs", type=whole(1), metavar="N", help="most running sequences (default: by GPU)")
+    group.add_argument("--max-num-batched-tokens", type=whole(1), metavar="N", help="token budget of a step (default: by GPU)")
+    flag = argparse.BooleanOptionalAction
+    group.add_argument("--enable-chunked-prefill", action=flag, default=True, help="split prompts over steps")
+    group.add_argument("--enable-prefix-caching", action=flag, default=True, help="compare paged-prefix by default")
+    group.add_argument("--long-prefill-token-threshold", type=whole(0), default=0, metavar="TOKENS",
+                       help="most prompt tokens a request and step (default 0: no limit)")
+    group.add_argument("--watermark", type=number(0, 0.999, including=True), default=0.0, metavar="X",
+                       help="share of the blocks kept free when admitting (default 0)")
+    group.add_argument("--step-time", metavar="T", help="roofline, or constant:20ms (default: roofline where a model and a GPU "
+                       "are known)")
+
+
+def add_allocators(parser: argparse.ArgumentParser) -> None:
+    """What is compared."""
+    group = parser.add_argument_group("what is compared")
+    group.add_argument("--allocator", action="append", choices=list(ALLOCATORS), metavar="NAME",
+                       help=f"one of {', '.join(ALLOCATORS)}; may be repeated (default: all)")
+    group.add_argument("--placement", choices=list(PLACEMENTS), default="buddy",
+                       help="where contiguous reservations go (default buddy)")
+    group.add_argument("--saturate", action="store_true", help="all requests at time 0, memory alone limits")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Where results go."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
+    group.add_argument("--plot", metavar="FILE", help="a picture of the pool over time: .png, .svg or .pdf")
+    group.add_argument("--requests", metavar="FILE.csv", help="one row a request and allocator")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")

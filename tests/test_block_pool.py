@@ -1,0 +1,141 @@
+"""The block pool against the rules, by hand and against the naive model on random walks."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import NaivePool
+
+from sim.block_pool import BlockPool
+
+
+def hashes(*values):
+    return np.array(values, np.int64)
+
+
+def test_null_block_is_never_handed_out():
+    pool = BlockPool(4)
+    assert pool.free == 3
+    assert pool.take(3).tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="asked for 1 blocks with 0 free"):
+        pool.take(1)
+
+
+def test_blocks_without_a_hash_go_to_the_front_last_first():
+    pool = BlockPool(7)
+    table = pool.take(3)
+    pool.release(table)
+    assert pool.free_queue().tolist() == [3, 2, 1, 4, 5, 6]
+
+
+def test_cached_blocks_go_to_the_end_tail_first():
+    pool = BlockPool(7, 10)
+    table = pool.take(3)
+    pool.cache(table[:2], hashes(4, 5))
+    pool.release(table)
+    assert pool.free_queue().tolist() == [3, 4, 5, 6, 2, 1]
+    assert (pool.free, pool.cached_free) == (6, 2)
+
+
+def test_a_touched_block_leaves_the_queue_and_comes_back_younger():
+    pool = BlockPool(4, 10)
+    table = pool.take(3)
+    pool.cache(table, hashes(1, 2, 3))
+    pool.release(table)
+    assert pool.free_queue().tolist() == [3, 2, 1]
+    pool.touch(pool.lookup(hashes(1)))
+    assert pool.free_queue().tolist() == [3, 2]
+    pool.release(np.array([1], np.int32))
+    assert pool.free_queue().tolist() == [3, 2, 1]
+    assert pool.take(1).tolist() == [3] and pool.evicted == 1
+    assert pool.lookup(hashes(1, 2, 3)).tolist() == [1, 2]
+
+
+def test_a_copy_is_found_when_the_first_is_evicted():
+    pool = BlockPool(4, 10)
+    first, second = pool.take(1), pool.take(1)
+    pool.cache(first, hashes(5))
+    pool.cache(second, hashes(5))
+    assert pool.lookup(hashes(5)).tolist() == [1]
+    pool.release(first)
+    assert pool.take(2).tolist() == [3, 1]
+    assert pool.lookup(hashes(5)).tolist() == [2]
+    pool.release(second)
+    pool.take(1)
+    assert pool.lookup(hashes(5)).tolist() == []
+
+
+def test_double_free_raises():
+    pool = BlockPool(4)
+    table = pool.take(2)
+    pool.release(table)
+    with pytest.raises(ValueError, match="double free of block 2"):
+        pool.release(table)
+
+
+def test_a_lookup_stops_at_the_first_miss():
+    pool = BlockPool(6, 10)
+    pool.cache(pool.take(3), hashes(1, 2, 3))
+    assert pool.lookup(hashes(1, 9, 3)).tolist() == [1]
+    assert pool.lookup(hashes(9, 1)).tolist() == []
+    assert pool.lookup(hashes()).tolist() == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 12), st.booleans(), st.randoms(use_true_random=False))
+def test_random_walk_against_the_naive_model(num_blocks, contents, caching, rng):
+    walk(num_blocks, contents, caching, rng, operations=80)
+
+
+def walk(num_blocks, contents, caching, rng: random.Random, operations):
+    """Admit with a looked-up prefix, grow, cache, release; both models must agree on every block id."""
+    pool, naive = BlockPool(num_blocks, contents if caching else 0), NaivePool(num_blocks)
+    tables = []
+    for _ in range(operations):
+        action = rng.random()
+        if action < 0.5:
+            admit(pool, naive, tables, contents, caching, rng)
+        elif tables and action < 0.7:
+            grow(pool, naive, rng.choice(tables), rng)
+        elif tables:
+            table = tables.pop(rng.randrange(len(tables)))
+            pool.release(np.array(table, np.int32))
+            naive.release(table)
+        assert pool.free_queue().tolist() == naive.queue
+        assert pool.free == len(naive.queue)
+        assert pool.ref.tolist() == naive.ref
+        assert pool.evicted == len(naive.evicted)
+        assert pool.cached_free == sum(naive.hash_of[b] is not None for b in naive.queue)
+
+
+def admit(pool, naive, tables, contents, caching, rng):
+    want = [rng.randrange(contents) for _ in range(rng.randint(1, 4))] if caching else []
+    found = pool.lookup(hashes(*want)) if caching else np.zeros(0, np.int32)
+    assert found.tolist() == naive.lookup(want)
+    if len(set(found.tolist())) < len(found):          # a table never holds a block twice
+        return
+    new = rng.randint(0, 3)
+    lying_free = sum(naive.ref[b] == 0 for b in found.tolist())
+    if new + lying_free > pool.free:
+        return
+    pool.touch(found)
+    naive.touch(found.tolist())
+    blocks = pool.take(new)
+    assert blocks.tolist() == naive.take(new)
+    fresh = blocks[: len(want) - len(found)]
+    if caching and len(fresh):
+        keys = want[len(found): len(found) + len(fresh)]
+        if len(set(keys)) == len(keys):                # a request's hashes are of different prefixes
+            pool.cache(fresh, hashes(*keys))
+            naive.cache(fresh.tolist(), keys)
+    tables.append(found.tolist() + blocks.tolist())
+
+
+def grow(pool, naive, table, rng):
+    n = min(rng.randint(1, 3), pool.free)
+    assert pool.peek(n).tolist() == naive.queue[:n]
+    blocks = pool.take(n)
+    assert blocks.tolist() == naive.take(n)
+    table += blocks.tolist()

@@ -1,0 +1,170 @@
+"""The seven parts of the pool, state by state, computed by hand. Order: token states, reserved, internal, cached,
+external, remainder, idle (LEDGER.md)."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from small import config_of, parts, states, trace_of
+
+from sim.allocator import SlotCounts
+from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState
+
+A, B = (5, 3), (6, 1)                                  # the requests of LEDGER.md's worked example
+
+
+def test_worked_example_paged():
+    got = parts(trace_of([A, B]), config_of(6, 4, 8, longest_jump=1), "paged")
+    assert got == [(11, 2, 3, 0, 0, 0, 4), (6, 1, 1, 0, 0, 0, 12), (7, 0, 1, 0, 0, 0, 12)]
+
+
+def test_worked_example_contiguous():
+    got = parts(trace_of([A, B]), config_of(6, 4, 8), "contiguous-max")
+    assert got[0] == (11, 2, 3, 0, 0, 0, 4)
+
+
+def test_worked_example_contiguous_with_a_third_waiting():
+    got = parts(trace_of([A, B, (5, 1)]), config_of(6, 4, 8), "contiguous-max")
+    assert got[0] == (11, 2, 3, 0, 0, 4, 0)
+
+
+def test_a_free_hole_too_small_is_external_fragmentation():
+    # First fit over 20 slots: [a 6][b 8][c 6]. After step 1 a and c are gone: two holes of 6, d needs 8 in a row.
+    trace = trace_of([(6, 1), (4, 5), (6, 1), (7, 2)])
+    got = parts(trace, config_of(6, 4, 10, placement="first-fit", longest_jump=1), "contiguous-oracle")
+    assert got == [
+        (16, 4, 0, 0, 0, 0, 0), (5, 3, 0, 0, 12, 0, 0), (6, 2, 0, 0, 12, 0, 0), (7, 1, 0, 0, 12, 0, 0), (8, 0, 0, 0, 12, 0, 0),
+        (7, 1, 0, 0, 0, 0, 12), (8, 0, 0, 0, 0, 0, 12)]
+
+
+def test_buddy_rounding_is_external_even_when_nobody_waits():
+    assert parts(trace_of([(5, 1)]), config_of(6, 4, 8), "contiguous-oracle") == [(5, 0, 0, 0, 3, 0, 12)]
+
+
+def test_pow2_reserves_the_next_power_of_two_of_the_output():
+    # P 5, O 5: 5 + 8 = 13 reserved, 9 will be filled, rounded to 16 by the buddy arena of 32.
+    assert parts(trace_of([(5, 5)]), config_of(9, 4, 32), "contiguous-pow2")[0] == (5, 4, 4, 0, 3, 0, 16)
+
+
+def test_a_finished_prefix_is_cached_and_a_hit_takes_it_back():
+    # Two full blocks are cached when the first request ends; the second may hit one of them (its last token is computed).
+    trace = trace_of([(8, 1, 0), (8, 1, 3)], content=[[7, 8], [7, 8]])
+    run, got = states(trace, config_of(6, 4, 16), "paged-prefix")
+    assert got == [(0, (8, 0, 0, 0, 0, 0, 12), 1, 0), (3, (0, 0, 0, 8, 0, 0, 12), 0, 1), (3, (8, 0, 0, 4, 0, 0, 8), 1, 0)]
+    assert run.window.parts == [16, 0, 0, 2 * 8 + 4, 0, 0, 12 + 24 + 8]
+    assert run.window_us == (0, 4)
+
+
+def test_a_shared_slot_counts_once():
+    # Twins of 9 tokens: blocks 1 and 2 shared, each has a last block of its own with one token.
+    trace = trace_of([(9, 1), (9, 1)], content=[[7, 8, 9], [7, 8, 9]])
+    run, got = states(trace, config_of(6, 4, 16), "paged-prefix")
+    assert got[0][1] == (10, 0, 6, 0, 0, 0, 4)
+    assert (run.window.logical, run.window.physical) == (24, 16)
+
+
+def test_two_blocks_with_equal_content_count_twice():
+    # Twins of 8 tokens: only block 1 may be hit, the second block is computed again into another.
+    trace = trace_of([(8, 1), (8, 1)], content=[[7, 8], [7, 8]])
+    assert parts(trace, config_of(6, 4, 16), "paged-prefix")[0] == (12, 0, 0, 0, 0, 0, 8)
+
+
+def test_free_blocks_are_remainder_while_the_head_is_refused():
+    assert parts(trace_of([(8, 8), (16, 1)]), config_of(6, 4, 20), "paged")[0] == (8, 0, 0, 0, 0, 12, 0)
+
+
+def test_cached_blocks_stay_cached_while_somebody_is_refused():
+    # a leaves 2 cached blocks; b runs on 2 of the other 3; c needs 4 blocks and has 3 free (2 of them cached).
+    trace = trace_of([(8, 1, 0), (8, 3, 1), (16, 1, 1)], content=[[1, 2], [3, 4], [5, 6, 7, 8]])
+    got = parts(trace, config_of(6, 4, 20, longest_jump=1), "paged-prefix")
+    assert got[:2] == [(8, 0, 0, 0, 0, 0, 12), (8, 0, 0, 8, 0, 4, 0)]
+
+
+def test_reserved_counts_the_trace_length_over_a_preemption():
+    # Two blocks. In step 2 a needs the second and b, running last, is preempted; b is barred, nothing is free.
+    got = states(trace_of([(4, 5), (3, 2)]), config_of(3, 4, 9, longest_jump=1), "paged")
+    assert [s[1] for s in got[1]] == [
+        (7, 1, 0, 0, 0, 0, 0), (5, 3, 0, 0, 0, 0, 0), (6, 2, 0, 0, 0, 0, 0), (7, 1, 0, 0, 0, 0, 0), (8, 0, 0, 0, 0, 0, 0),
+        (4, 0, 0, 0, 0, 0, 4)]
+    assert got[0].preemptions == 1 and got[0].log.preemptions.tolist() == [0, 1]
+
+
+def test_the_watermark_refuses_what_would_fit():
+    # int(0.2 * 11) = 2 blocks stay free while somebody runs: b needs 2 of the 3 free ones.
+    got = parts(trace_of([(28, 2), (8, 1)]), config_of(11, 4, 40, watermark=0.2, longest_jump=1), "paged")
+    assert got == [(28, 0, 0, 0, 0, 12, 0), (29, 0, 3, 0, 0, 8, 0), (8, 0, 0, 0, 0, 0, 32)]
+
+
+def test_a_head_held_back_by_max_num_seqs_is_not_refused():
+    got = parts(trace_of([(4, 1), (4, 1)]), config_of(6, 4, 8, max_num_seqs=1), "paged")
+    assert got == [(4, 0, 0, 0, 0, 0, 16), (4, 0, 0, 0, 0, 0, 16)]
+
+
+def test_a_head_held_back_by_the_token_budget_is_not_refused():
+    got = parts(trace_of([(8, 1), (4, 1)]), config_of(6, 4, 16, max_num_seqs=4, max_num_batched_tokens=8), "paged")
+    assert got == [(8, 0, 0, 0, 0, 0, 12), (4, 0, 0, 0, 0, 0, 16)]
+
+
+def test_chunked_prefill_allocates_by_the_chunk_paged_and_at_once_contiguous():
+    config = config_of(6, 4, 12, max_num_seqs=4, max_num_batched_tokens=4, placement="first-fit")
+    assert parts(trace_of([(10, 1)]), config, "paged") == [
+        (4, 0, 0, 0, 0, 0, 16), (8, 0, 0, 0, 0, 0, 12), (10, 0, 2, 0, 0, 0, 8)]
+    assert parts(trace_of([(10, 1)]), config, "contiguous-oracle") == [
+        (4, 6, 0, 0, 0, 0, 10), (8, 2, 0, 0, 0, 0, 10), (10, 0, 0, 0, 0, 0, 10)]
+
+
+def test_output_stops_at_max_model_len_for_everybody():
+    for allocator in ("paged", "contiguous-max", "contiguous-pow2", "contiguous-oracle"):
+        run, got = states(trace_of([(5, 9)]), config_of(6, 4, 8, longest_jump=1), allocator)
+        assert run.steps == 3 and got[-1][1][0] == 7, allocator
+
+
+@pytest.mark.parametrize(("requests", "window", "mean"), [
+    # One reservation of 8 in 8 slots. a: steps 0-2 (refused b from 0), b: steps 3-4, c: from 5 on the queue is empty.
+    ([(5, 3), (5, 2), (5, 1)], (0, 5), 1.0),
+    # Nobody is ever refused: the ordinary window.
+    ([(5, 3)], (0, 3), 1.0),
+])
+def test_saturation_window(requests, window, mean):
+    run, _ = states(trace_of(requests), config_of(3, 4, 8, saturate=True), "contiguous-max")
+    assert run.window_us == window
+    assert run.window.sequence_us / run.window.time_us == mean
+    assert run.ledger.total.sequence_us == sum(run.log.residence_us.tolist()) == sum(o for _, o in requests)
+
+
+def test_window_starts_with_the_first_request_that_is_served():
+    # r0's prompt is as long as max_model_len allows output for none: rejected, it opens no window.
+    run, _ = states(trace_of([(8, 1, 0), (4, 2, 5)]), config_of(6, 4, 8), "paged")
+    assert run.window_us == (5, 7) and run.verdict.tolist() == [1, 0]
+
+
+def test_idle_time_between_requests_is_counted():
+    run, _ = states(trace_of([(4, 1, 0), (4, 1, 10)]), config_of(6, 4, 8), "paged")
+    assert run.window.running_us == Counter({1: 2, 0: 9}) and run.window.time_us == 11
+    assert run.window.parts == [8, 0, 0, 0, 0, 0, 9 * 20 + 2 * 16]
+
+
+def test_a_wrong_sum_is_refused_with_all_terms():
+    ledger = Ledger(20, 3)
+    with pytest.raises(BrokenInvariant, match=r"20 slots.*add up to 19: token_states 11, .*idle 3"):
+        ledger.book(PoolState(SlotCounts(11, 2, 3, 0, 0, 0, 3), 0, None, 2), 1)
+    with pytest.raises(BrokenInvariant):
+        ledger.book(PoolState(SlotCounts(11, 2, 3, -1, 0, 0, 5), 0, None, 2), 1)
+    with pytest.raises(BrokenInvariant, match="add up to 21"):
+        ledger.book_run(PoolState(SlotCounts(np.array([1, 2]), 0, 0, 0, 0, 0, 19), 0, None, 1), np.array([1, 1]))
+
+
+def test_integrals_do_not_overflow():
+    slots, week = 160_000_000, 604_800_000_000
+    ledger = Ledger(slots, 15)
+    state = PoolState(SlotCounts(slots, 0, 0, 0, 0, 0, 0), slots, None, 1)
+    ledger.book_run(state, np.full(5, week))
+    ledger.book(state, week)
+    assert ledger.total.parts[0] == slots * week * 6 > 1 << 63
+
+
+def test_difference_of_integrals():
+    a = Integrals(5, [5] * 7, 5, 5, 5, Counter({1: 5}))
+    b = Integrals(9, [8] * 7, 7, 6, 9, Counter({1: 5, 2: 4}))
+    assert b - a == Integrals(4, [3] * 7, 2, 1, 4, Counter({2: 4}))
+    assert (b - a).sequence_us == 8
