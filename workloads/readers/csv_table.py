@@ -1,0 +1,169 @@
+"""CSV with a header line: columns by name, a block at a time.
+
+A block of plain rows is read in numpy (`fast_fields`), or one column of it text by text; any other block row by row,
+which takes quotes and names what is wrong. All ways give the same numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.readers import fast_fields, times, values
+from workloads.readers.fast_fields import Fields
+from workloads.readers.messages import Place, bad_value, complaint, missing_column, show
+from workloads.readers.source import Block, Source, decode, first_line
+from workloads.request import InputError, IntArray
+
+Part = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column holds: how to read many fields at once (None: not plain), and one by its text (ValueError)."""
+
+    fast: Callable[[Fields], IntArray | None]
+    slow: Callable[[str], int]
+    slow_dtype: type = np.int64
+
+
+LENGTH = Kind(fast_fields.lengths, values.length_of_text)
+CALENDAR_TIME = Kind(fast_fields.iso_ns, times.iso_ns)
+SECONDS = Kind(fast_fields.seconds_ns, times.fine_stamp, object)
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A CSV file whose header has been read."""
+
+    path: str
+    header: tuple[str, ...]
+    header_line: int
+    blocks: Iterator[Block]
+
+    def read(self, kinds: Mapping[str, Kind]) -> dict[str, list[Part]]:
+        """The named columns as one array a block; rows in file order.
+
+        Raises
+        ------
+        InputError
+            For the first bad row; and if a column is missing, stands there twice, or there are no rows.
+        """
+        where = {name: self._index(name) for name in kinds}
+        parts: dict[str, list[Part]] = {name: [] for name in kinds}
+        for block in self.blocks:
+            if not block.data.strip():
+                continue
+            arrays = self._fast(block, kinds, where) or self._slow(block, kinds, where)
+            for name, array in arrays.items():
+                parts[name].append(array)
+        if not any(len(part) for part in next(iter(parts.values()))):
+            raise complaint(self.path, self.header_line, "a header, and no rows after it")
+        return parts
+
+    def _index(self, name: str) -> int:
+        place = Place(self.path, self.header_line)
+        if name not in self.header:
+            raise missing_column(place, name, self.header)
+        if self.header.count(name) > 1:
+            raise bad_value(place, name, "stands in the header more than once")
+        return self.header.index(name)
+
+    def _fast(self, block: Block, kinds: Mapping[str, Kind], where: Mapping[str, int]) -> dict[str, Part] | None:
+        columns = fast_fields.split_block(block.data, len(self.header))
+        if columns is None:
+            return None
+        arrays: dict[str, Part] = {}
+        for name, kind in kinds.items():
+            fields = columns[where[name]]
+            array = kind.fast(fields)
+            if array is None:
+                array = _each(fields, kind)
+            if array is None:
+                return None
+            arrays[name] = array
+        return arrays
+
+    def _slow(self, block: Block, kinds: Mapping[str, Kind], where: Mapping[str, int]) -> dict[str, Part]:
+        found: dict[str, list[int]] = {name: [] for name in kinds}
+        for line, text in enumerate(decode(self.path, block).split("\n"), start=block.line):
+            if not text.strip():
+                continue
+            place = Place(self.path, line)
+            fields = split_row(place, text)
+            if len(fields) > len(self.header):
+                raise self._misfit(place, fields)
+            for name, kind in kinds.items():
+                found[name].append(self._one(place, fields, (name, where[name]), kind))
+            if len(fields) < len(self.header):
+                raise self._misfit(place, fields)
+        return {name: np.array(found[name], dtype=kind.slow_dtype) for name, kind in kinds.items()}
+
+    def _misfit(self, place: Place, fields: Sequence[str]) -> InputError:
+        counts = f"{len(fields)} fields, but the header has {len(self.header)}"
+        return complaint(place.path, place.line, f"{counts}: {show(','.join(fields))}")
+
+    def _one(self, place: Place, fields: Sequence[str], column: tuple[str, int], kind: Kind) -> int:
+        name, index = column
+        if index >= len(fields):
+            have, want = len(fields), len(self.header)
+            raise bad_value(place, name, f"missing; the row {show(','.join(fields))} has {have} of {want} fields")
+        text = fields[index].strip()
+        try:
+            return kind.slow(text)
+        except ValueError as error:
+            raise bad_value(place, name, f"{show(text)} {error}") from None
+
+
+def _each(fields: Fields, kind: Kind) -> Part | None:
+    """One column of a plain block by its texts; None leaves the complaint to the way row by row."""
+    data = fields.data.tobytes()
+    spans = zip(fields.starts.tolist(), fields.ends.tolist(), strict=True)
+    try:
+        return np.array([kind.slow(data[start:end].decode().strip()) for start, end in spans], dtype=kind.slow_dtype)
+    except ValueError:  # a bad value, or no UTF-8
+        return None
+
+
+def open_csv(source: Source) -> CsvTable:
+    """Read the header.
+
+    Raises
+    ------
+    InputError
+        If the header is no line of CSV.
+    """
+    line, header, rest = header_of(source)
+
+    def blocks() -> Iterator[Block]:
+        yield rest
+        yield from source.rest
+
+    return CsvTable(source.path, header, line, blocks())
+
+
+def header_of(source: Source) -> tuple[int, tuple[str, ...], Block]:
+    """The line number and the names of the header, and what follows it in the first block."""
+    line, text, rest = first_line(source)
+    return line, tuple(name.strip() for name in split_row(Place(source.path, line), text)), rest
+
+
+def split_row(place: Place, text: str) -> list[str]:
+    """The fields of one row.
+
+    >>> split_row(Place("a.csv", 1), '"1,5",2')
+    ['1,5', '2']
+    """
+    text = text.rstrip("\r")
+    if '"' not in text and "\r" not in text:
+        return text.split(",")
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        reason = "a quote is not closed" if "end of data" in str(error) else str(error)
+        raise complaint(place.path, place.line, f"malformed CSV: {reason}: {show(text)}") from None

@@ -1,0 +1,67 @@
+"""JSON lines: one object a line. Numbers with a point stay decimal text, so that no digit of a time is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from workloads.readers.messages import Place, complaint, show
+from workloads.readers.source import Source, decode
+from workloads.request import InputError
+
+
+def json_rows(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Every line that is not blank as an object, with where it stands.
+
+    Raises
+    ------
+    InputError
+        For the first line that is no JSON object.
+    """
+    for block in source.blocks():
+        for line, text in enumerate(decode(source.path, block).split("\n"), start=block.line):
+            if text and not text.isspace():
+                place = Place(source.path, line)
+                yield place, parse_object(place, text)
+
+
+def parse_object(place: Place, text: str) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises
+    ------
+    InputError
+        If the text is malformed, says NaN or Infinity, nests too deep, or is no object.
+
+    >>> parse_object(Place("a.jsonl", 1), '{"timestamp": 1.50}')
+    {'timestamp': Decimal('1.50')}
+    """
+    try:
+        row = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _malformed(place, f"{error.msg} at character {error.pos + 1}: {_around(text, error.pos)}") from None
+    except RecursionError:
+        raise _malformed(place, "nested too deep") from None
+    except ValueError as error:  # a constant of ours, or digits beyond Python's limit for integers
+        raise _malformed(place, str(error).partition(";")[0]) from None
+    if not isinstance(row, dict):
+        raise complaint(place.path, place.line, f"not a JSON object: {show(row)}")
+    return row
+
+
+def _malformed(place: Place, reason: str) -> InputError:
+    return complaint(place.path, place.line, f"malformed JSON: {reason}")
+
+
+def _around(text: str, position: int) -> str:
+    """The text near a fault."""
+    return show(text[max(position - 25, 0) : position + 25].rstrip("\r"))
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)

@@ -1,0 +1,33 @@
+"""Lengths only: CSV with prompt_tokens,output_tokens; no times, no prefix identity. Row order is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workloads.readers.common import Head, Reader, Rows, score_columns
+from workloads.readers.csv_table import LENGTH, open_csv
+from workloads.readers.source import Source
+from workloads.request import Trace
+
+COLUMNS = {"prompt_tokens": LENGTH, "output_tokens": LENGTH}
+
+
+def score(head: Head) -> int:
+    """How well a file fits."""
+    return score_columns(head, list(COLUMNS)) if head.record is None else 0
+
+
+def read(source: Source) -> Trace:
+    """Read a table of lengths.
+
+    Raises
+    ------
+    InputError
+        For the first bad row, or a missing column.
+    """
+    parts = open_csv(source).read(COLUMNS)
+    prompt, output = (np.concatenate(parts[name]) for name in COLUMNS)
+    return Rows(prompt, output).to_trace(source.path)
+
+
+READER = Reader("lengths", "lengths only: prompt_tokens,output_tokens", score, read)

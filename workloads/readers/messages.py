@@ -1,0 +1,69 @@
+"""How a bad input is named: one line with file, line, column and value, however odd these are."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import NamedTuple
+
+from workloads.request import InputError
+
+LONGEST_VALUE = 60
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = LONGEST_VALUE
+_SHORT.maxdict = _SHORT.maxlist = 3
+
+
+class Place(NamedTuple):
+    """Where a value stands."""
+
+    path: str
+    line: int
+
+
+def complaint(path: str, line: int, problem: str) -> InputError:
+    """An InputError that names file and line."""
+    return InputError(f"{show_path(path)}:{line}: {problem}")
+
+
+def bad_value(place: Place, column: str, problem: str) -> InputError:
+    """An InputError that names file, line and column.
+
+    >>> print(bad_value(Place("a.csv", 7), "ContextTokens", f"{show(-3)} is negative"))
+    a.csv:7: column 'ContextTokens': -3 is negative
+    """
+    return complaint(place.path, place.line, f"column {show(column)}: {problem}")
+
+
+def missing_column(place: Place, column: str, present: Sequence[str]) -> InputError:
+    """An InputError that names the column and those there are."""
+    return bad_value(place, column, f"missing; the columns are {show_names(present)}")
+
+
+def show(value: object) -> str:
+    """A value on one line, in at most about 60 characters.
+
+    >>> show("two\\nlines"), len(show("x" * 1000)) < 70
+    ("'two\\\\nlines'", True)
+    """
+    text = str(value) if isinstance(value, Decimal) else _SHORT.repr(value)
+    if len(text) <= LONGEST_VALUE + 2:
+        return text
+    return text[:40] + "..." + text[-15:]
+
+
+def show_names(names: Iterable[str]) -> str:
+    """The first dozen names, quoted.
+
+    >>> show_names(["a", "b"])
+    "'a', 'b'"
+    """
+    shown = [show(name) for name in islice(names, 13)]
+    return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "") if shown else "none"
+
+
+def show_path(path: str) -> str:
+    """A path as it is, quoted only where it would break the line or vanish."""
+    return path if path.isprintable() and path else repr(path)

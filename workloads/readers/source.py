@@ -1,0 +1,159 @@
+"""Bytes of a trace file, as blocks of whole lines.
+
+Owns opening (plain or gzip, told apart by their first bytes), the limits on memory and the line numbers. A file is
+read once, from front to back, so a pipe works too.
+
+    file   line 1 | line 2 | line 3 | line 4 | line 5
+    block  [1: lines 1, 2, 3        ] [4: lines 4, 5 ]      about 1 MiB each, numbered by their first line
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+from typing import NamedTuple
+
+from workloads.readers.messages import complaint, show_path
+from workloads.request import InputError
+
+BLOCK_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 16 << 20  # more than any trace has; it bounds the memory a hostile file can ask for
+GZIP_MAGIC = b"\x1f\x8b"
+UTF8_MARK = b"\xef\xbb\xbf"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Block(NamedTuple):
+    """Whole lines of a file; ``line`` is the number of the first one, counted from 1."""
+
+    line: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file being read: its path as the user gave it, the first block, and those still to come."""
+
+    path: str
+    first: Block
+    rest: Iterator[Block]
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks; to be called once."""
+        return itertools.chain((self.first,), self.rest)
+
+
+def open_source(path: str) -> Source:
+    """Start to read a file.
+
+    Parameters
+    ----------
+    path : str
+        A plain or gzip-compressed text file.
+
+    Returns
+    -------
+    Source
+        With at least one line that is not blank in its first block.
+
+    Raises
+    ------
+    InputError
+        If it cannot be opened, is empty, or is not text; later blocks raise it too.
+    """
+    blocks = _checked_blocks(path)
+    first = next(blocks, None)
+    if first is None or not first.data.strip():
+        raise InputError(f"{show_path(path)}: the file is empty")
+    return Source(path, first, blocks)
+
+
+def first_line(source: Source) -> tuple[int, str, Block]:
+    """The first line that is not blank: its number, its text, and the rest of the first block."""
+    number, data = source.first
+    blank = len(data) - len(data.lstrip())
+    start = data.rfind(b"\n", 0, blank) + 1
+    head, _, rest = data[start:].partition(b"\n")
+    line = number + data.count(b"\n", 0, start)
+    text = decode(source.path, Block(line, head)).rstrip("\r")
+    if any(ord(letter) < 32 and letter != "\t" for letter in text):
+        raise complaint(source.path, line, "not a text file: the line has control characters")
+    return line, text, Block(line + 1, rest)
+
+
+def decode(path: str, block: Block) -> str:
+    """The text of a block.
+
+    Raises
+    ------
+    InputError
+        If it is not UTF-8; names the line.
+    """
+    try:
+        return block.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = block.line + block.data.count(b"\n", 0, error.start)
+        message = f"not text in UTF-8: byte 0x{block.data[error.start]:02x}"
+        raise complaint(path, line, message) from None
+
+
+def _checked_blocks(path: str) -> Iterator[Block]:
+    """Blocks, with everything that shows a file is no text turned into an error."""
+    for number, block in enumerate(_blocks(path)):
+        if number == 0 and block.data.startswith(UTF16_MARKS):
+            raise complaint(path, 1, "not text in UTF-8: it begins like UTF-16; convert it first")
+        if b"\0" in block.data:
+            line = block.line + block.data.count(b"\n", 0, block.data.index(b"\0"))
+            raise complaint(path, line, "not a text file: the line has a NUL byte")
+        yield Block(block.line, block.data.removeprefix(UTF8_MARK)) if number == 0 else block
+
+
+def _blocks(path: str) -> Iterator[Block]:
+    """Cut what the file yields at line ends; the last block may lack its line end."""
+    line, held, searched = 1, bytearray(), 0
+    pieces = _pieces(path)
+    while True:
+        try:
+            piece = next(pieces, b"")
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            reason = "cut short" if isinstance(error, EOFError) else "damaged"
+            raise complaint(path, line + held.count(b"\n"), f"the gzip data is {reason} here") from None
+        held += piece
+        if piece and len(held) < BLOCK_BYTES:
+            continue
+        end = held.rfind(b"\n", searched) + 1 if piece else len(held)
+        _refuse_long_line(path, line, held)
+        if end:
+            yield Block(line, bytes(held[:end]))
+            line += held.count(b"\n", 0, end)
+            del held[:end]
+        if not piece:
+            return
+        searched = len(held)  # what is left has no line end: do not search it again
+
+
+def _refuse_long_line(path: str, line: int, held: bytearray) -> None:
+    end = held.find(b"\n", 0, LONGEST_LINE_BYTES + 1)
+    if end < 0 and len(held) > LONGEST_LINE_BYTES:
+        raise complaint(path, line, f"the line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """What single reads give, so that no line before a fault in gzip data is lost."""
+    try:
+        with open(path, "rb") as raw:
+            packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+            stream: BufferedIOBase = gzip.GzipFile(fileobj=raw) if packed else raw
+            while piece := stream.read1(BLOCK_BYTES):
+                yield piece
+    except gzip.BadGzipFile:  # an OSError by birth, but it tells about the data
+        raise
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"{show_path(path)}: {reason.lower()}") from None
+    except ValueError as error:  # a NUL in the path itself
+        raise InputError(f"{show_path(path)}: {error}") from None

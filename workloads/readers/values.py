@@ -1,0 +1,102 @@
+"""Single lengths, times and ids: what is accepted, and the reason when it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from workloads.readers.messages import Place, bad_value, missing_column, show
+from workloads.readers.times import FINE_DIGITS, LATEST_S, fine_stamp
+
+MOST_TOKENS = 2**31
+MOST_ID = 2**63 - 1
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+def length_of_text(text: str) -> int:
+    """A token count from the text of a CSV field: digits only.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    >>> length_of_text("374")
+    374
+    """
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError("is not a whole number of tokens")
+    if text.startswith("-") and text.strip("-0"):
+        raise ValueError("is negative")
+    digits = text.lstrip("+-0") or "0"
+    if len(digits) > 10 or int(digits) > MOST_TOKENS:
+        raise ValueError(f"is more than {MOST_TOKENS} tokens")
+    return int(digits)
+
+
+def length_of(row: Mapping[str, Any], column: str, place: Place) -> int:
+    """A token count of a JSON object.
+
+    Raises
+    ------
+    InputError
+        If it is missing, no integer (true and "12" are none), negative or over 2**31.
+
+    >>> length_of({"input_length": 12}, "input_length", Place("a.jsonl", 1))
+    12
+    """
+    value = _value(row, column, place)
+    if type(value) is not int:  # bool is a subclass of int, and no length
+        raise bad_value(place, column, f"{show(value)} is not a whole number of tokens")
+    if value < 0:
+        raise bad_value(place, column, f"{show(value)} is negative")
+    if value > MOST_TOKENS:
+        raise bad_value(place, column, f"{show(value)} is more than {MOST_TOKENS} tokens")
+    return value
+
+
+def stamp_of(row: Mapping[str, Any], column: str, place: Place, unit_exponent: int) -> int:
+    """A time of a JSON object, a number of 10**unit_exponent seconds, in units of 1e-40 s.
+
+    Raises
+    ------
+    InputError
+        If it is missing, no number, negative or beyond what `times.fine_stamp` takes.
+    """
+    value = _value(row, column, place)
+    if type(value) is not int and type(value) is not Decimal:
+        raise bad_value(place, column, f"{show(value)} is not a number")
+    if type(value) is int and 0 <= value <= LATEST_S:  # nearly all; the rest goes by its digits
+        return value * int(10 ** (FINE_DIGITS + unit_exponent))
+    try:
+        return fine_stamp(str(value), unit_exponent)
+    except ValueError as error:
+        raise bad_value(place, column, f"{show(value)} {error}") from None
+
+
+def ids_of(row: Mapping[str, Any], column: str, place: Place) -> list[int]:
+    """A list of content ids of a JSON object.
+
+    Raises
+    ------
+    InputError
+        If it is missing, no list, or has an entry that is no integer from 0 to 2**63 - 1.
+
+    >>> ids_of({"hash_ids": [0, 1]}, "hash_ids", Place("a.jsonl", 1))
+    [0, 1]
+    """
+    ids = _value(row, column, place)
+    if not isinstance(ids, list):
+        raise bad_value(place, column, f"{show(ids)} is not a list of ids")
+    if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) > MOST_ID):
+        wrong = next(one for one in ids if type(one) is not int or not 0 <= one <= MOST_ID)
+        raise bad_value(place, column, f"{show(wrong)} is not an id (a whole number from 0 to 2**63 - 1)")
+    return ids
+
+
+def _value(row: Mapping[str, Any], column: str, place: Place) -> Any:
+    if column not in row:
+        raise missing_column(place, column, list(row))
+    return row[column]
