@@ -6,13 +6,12 @@ import importlib
 import os
 import sys
 
+from experiments.version import VERSION
 from workloads.request import InputError
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
 }
-VERSION = "0.1.0"
-
 HELP = """usage: pagedsim COMMAND [options]
 
 A discrete-event simulator of LLM KV-cache memory.

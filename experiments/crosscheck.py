@@ -102,13 +102,16 @@ class TableAudit(Observer):
         self.by_free_queue += pool.num_blocks - 1 - pool.free
 
 
-def checks(name: str, run: Run, bytes_per_slot: int, audit: Observer) -> Iterator[Check]:
+Audit = OverlapAudit | TableAudit
+
+
+def checks(name: str, run: Run, bytes_per_slot: int, audit: Audit) -> Iterator[Check]:
     """All cross-checks of one scenario; ``audit`` followed the run."""
     yield Check("running sequences: ledger integral = residences in the request log (us)", name,
                 run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
     if isinstance(audit, OverlapAudit):
         yield from _contiguous_checks(name, run, audit)
-    elif isinstance(audit, TableAudit):
+    else:
         yield from _paged_checks(name, run, bytes_per_slot, audit)
     if name in PROBES:
         yield PROBES[name](name, run.config)
@@ -137,7 +140,7 @@ def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -
                     run.peak_at_limit, (config.num_blocks - 1) // per_sequence, False)
 
 
-def audit_for(name: str) -> OverlapAudit | TableAudit:
+def audit_for(name: str) -> Audit:
     """The observer whose findings `checks` wants for an allocator."""
     return OverlapAudit() if name.startswith("contiguous") else TableAudit()
 

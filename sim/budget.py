@@ -1,10 +1,10 @@
 """The memory budget of a GPU: what is left for the KV cache when weights, activations and overhead are taken off.
 
-    total x gpu_memory_utilization  -  weights  -  activation peak  -  overhead  =  available for KV      (SEMANTICS rule 43)
+    total x gpu_memory_utilization - weights - activation peak - overhead = available for KV      (SEMANTICS rule 43)
 
-The activation peak of vLLM's profiling run is the larger of a forward pass over ``max_num_batched_tokens`` tokens and the
-sampler over ``max_num_seqs`` rows of logits. The sampler's constant was read off start-up logs that print every other
-term: v155, v157, v158 (H100) and v028 (A100) leave 9.3 to 9.9 float32 copies of the logits.
+The activation peak of vLLM's profiling run is the larger of a forward pass over ``max_num_batched_tokens`` tokens and
+the sampler over ``max_num_seqs`` rows of logits. The sampler's constant was read off start-up logs that print every
+other term: v155, v157, v158 (H100) and v028 (A100) leave 9.3 to 9.9 float32 copies of the logits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ CUDA_GRAPH_GIB = 0.10                                  # v158
 
 WEIGHT_BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0, "int8": 1.0, "nvfp4": 0.5625,
                 "mxfp4": 0.53125, "int4": 0.53125, "awq": 0.53125, "gptq": 0.53125}
-"""Bytes a parameter. Four-bit groups of 128 carry an fp16 scale and zero: 0.25 bits more; mxfp4 and nvfp4 a scale each 32, 16."""
+"""Bytes a parameter. Four-bit groups of 128 carry an fp16 scale and zero: 0.25 bits more; mxfp4 and nvfp4 a scale each
+32, 16."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ def weight_bytes(model: ModelShape, dtype: str | None = None) -> float:
     """
     stored = model.quantization or dtype or model.dtype or "bfloat16"
     if stored not in WEIGHT_BYTES:
-        raise InputError(f"{model.name}: the size of {stored} weights is not known; known are {', '.join(WEIGHT_BYTES)}")
+        raise InputError(f"{model.name}: the size of {stored} weights is not known; "
+                         f"known are {', '.join(WEIGHT_BYTES)}")
     if model.quantization is None:
         return model.parameters * WEIGHT_BYTES[stored]
     return (model.parameters - model.embedding_parameters) * WEIGHT_BYTES[stored] + model.embedding_parameters * 2.0
@@ -97,11 +99,13 @@ def budget(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, i
     if made.available_bytes <= 0:
         raise InputError(f"{model.name} does not fit on {ranks} x {gpu.name}: {made.weights.gib:.2f} GiB weights, "
                          f"{made.activation.gib + made.overhead.gib:.2f} GiB activations and overhead, "
-                         f"{made.total.gib:.2f} GiB usable a GPU; {_hint(model, gpu, utilization, limits, ranks, dtype)}")
+                         f"{made.total.gib:.2f} GiB usable a GPU; "
+                         f"{_hint(model, gpu, utilization, limits, ranks, dtype)}")
     return made
 
 
-def _terms(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, int], ranks: int, dtype: str | None) -> Budget:
+def _terms(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, int], ranks: int,
+           dtype: str | None) -> Budget:
     usable = math.ceil(gpu.memory_bytes * utilization)
     stored = model.quantization or dtype or model.dtype or "bfloat16"
     return Budget(
@@ -110,11 +114,13 @@ def _terms(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, i
              + (f", / {ranks} GPUs" if ranks > 1 else "")),
         Term("activation peak", activation_gib(model, *limits, ranks),
              f"sampler over {limits[0]} sequences or forward pass over {limits[1]} tokens, the larger"),
-        Term("overhead", NON_TORCH_GIB[ranks > 1] + CUDA_GRAPH_GIB, "non-torch memory and CUDA graphs as start-up logs show"),
+        Term("overhead", NON_TORCH_GIB[ranks > 1] + CUDA_GRAPH_GIB,
+             "non-torch memory and CUDA graphs as start-up logs show"),
     )
 
 
-def _hint(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, int], ranks: int, dtype: str | None) -> str:
+def _hint(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, int], ranks: int,
+          dtype: str | None) -> str:
     for size in (2**k for k in range(1, 11)):
         fits = size > ranks and model.attention_heads % size == 0
         if fits and _terms(model, gpu, utilization, limits, size, dtype).available_bytes > 0:

@@ -1,7 +1,7 @@
 """GPUs: memory as the driver reports it, bandwidth and peak from the data sheet. GiB and GB are kept apart.
 
-A card labelled 80 GB has neither 80 x 10^9 nor 80 x 2^30 bytes to give: an H100 shows 79.18 GiB. Where a server's start-up
-log shows what the driver reports, that is used; else the label.
+A card labelled 80 GB has neither 80 x 10^9 nor 80 x 2^30 bytes to give: an H100 shows 79.18 GiB. Where a server's
+start-up log or an out-of-memory message shows what the driver reports, that is used; else the label.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ GIB = 1 << 30
 class Gpu:
     """One GPU; speeds are None where only a size was given.
 
-    ``label_gb`` is the vendor's size in GB, ``memory_bytes`` what can be used of it, ``source`` where the numbers come from.
+    ``label_gb`` is the vendor's size in GB, ``memory_bytes`` what can be used of it, ``source`` where the numbers come
+    from.
     """
 
     name: str
@@ -60,15 +61,16 @@ def find_gpu(text: str) -> Gpu:
     size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(GiB|GB)\s*", text, re.IGNORECASE)
     if size:
         unit = GIB if size[2].lower() == "gib" else 10**9
-        memory = int(float(size[1]) * unit)
-        if memory < 1:
-            raise InputError(f"a GPU of {text!r} has no memory")
+        memory_bytes = float(size[1]) * unit
+        if not 1 <= memory_bytes < 1 << 60:
+            raise InputError(f"a GPU of {text!r}: no such memory")
+        memory = int(memory_bytes)
         return Gpu(text.strip(), memory, round(memory / 10**9, 2), source="the size given")
     names = _names()
     found = names.get(_plain(text))
     if found is None:
         close = difflib.get_close_matches(_plain(text), names, n=3, cutoff=0.4)
-        known = ", ".join(dict.fromkeys(names[c].name for c in close)) or ", ".join(dict.fromkeys(g.name for g in names.values()))
+        known = ", ".join(dict.fromkeys(gpu.name for gpu in ([names[c] for c in close] or names.values())))
         raise InputError(f"unknown GPU {text!r}: closest are {known}; or a size such as 80GB or 80GiB")
     return found
 
@@ -101,7 +103,8 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _names() -> dict[str, Gpu]:
-    records: list[dict[str, Any]] = json.loads((resources.files("sim") / "data" / "gpus.json").read_text("utf-8"))["gpus"]
+    text = resources.files("sim").joinpath("data/gpus.json").read_text("utf-8")
+    records: list[dict[str, Any]] = json.loads(text)["gpus"]
     names: dict[str, Gpu] = {}
     for r in records:
         gpu = Gpu(r["name"], r["memory_bytes"], r["label_gb"], r["bandwidth_bytes_per_s"], r["peak_flops_per_s"],

@@ -14,7 +14,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 ELEMENT_BYTES: dict[str, int | Fraction] = {
-    "float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "int4": Fraction(1, 2),
+    "float32": 4, "bfloat16": 2, "float16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1,
+    "int4": Fraction(1, 2),
 }
 """Bytes of one stored element by dtype name; half a byte is an exact fraction."""
 

@@ -1,11 +1,12 @@
 """A model's shape: what its config.json says about the size of its weights and of its KV cache.
 
-    load_model("Llama-3.1-8B-Instruct") -> catalogue record  \\
-    load_model("some/folder")           -> config.json        > shape_from_config -> ModelShape: bytes a token, parameters
+    load_model("Llama-3.1-8B")  ->  catalogue record  \\
+                                                       shape_from_config  ->  ModelShape: bytes a token, parameters
+    load_model("some/folder")   ->  its config.json   /
 
-One path reads both: the catalogue (data/models.json) keeps its records under the names of config.json. There too are the
-tables that tell how a ``model_type`` differs from a Llama and which layers keep their cache another way. Those, and every
-field that makes no sense, are an `InputError` that names the field. Only this module of ``sim`` reads files.
+One path reads both: the catalogue (data/models.json) keeps its records under the names of config.json. It also holds
+the tables that tell how a ``model_type`` differs from a Llama, and which layers keep their cache another way. Those
+layers, and every field that makes no sense, are an `InputError` that names the field. Only this module reads files.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from workloads.request import InputError
 
 _DROP = re.compile(r"meta|family|instruct|chat|hf|it|base|thinking|preview|dynamic|static|pertensor|bf16|fp16|\d{4}|"
                    r"awq|gptq|int4|int8|fp8|w8a8|w4a16|nvfp4|mxfp4|gguf|bnb|4bit|8bit", re.IGNORECASE)
-_QUANTIZATION = {"int8": "int8", "8bit": "int8", "w8a8": "int8", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",
-                 "awq": "awq", "gptq": "gptq", "int4": "int4", "w4a16": "int4", "4bit": "int4", "gguf": "gguf", "bnb": "int4"}
+_QUANTIZATION = {  # words of a name -> how the weights are stored; the first that is there counts ("GPTQ-Int8" is int8)
+    "int8": "int8", "8bit": "int8", "w8a8": "int8", "fp8": "fp8", "nvfp4": "nvfp4", "mxfp4": "mxfp4", "awq": "awq",
+    "gptq": "gptq", "int4": "int4", "w4a16": "int4", "4bit": "int4", "bnb": "int4", "gguf": "gguf",
+}
+_NOT_YET = "such layers are not understood yet"
 
 
 @dataclass(frozen=True)
 class Family:
-    """How the layers of a ``model_type`` differ from a Llama's (gated MLP of 3 matrices, no bias, untied embeddings)."""
+    """How the layers of a ``model_type`` differ from a Llama's: gated MLP of 3 matrices, no bias, untied embeddings."""
 
     mlp_matrices: int = 3
     qkv_bias: bool = False
@@ -74,8 +78,9 @@ class Latent:
 class ModelShape:
     """A decoder whose layers all keep the same cache: full attention, or MLA.
 
-    Widths are in elements. ``None`` is "the source does not say"; what needs it then raises. ``quantization`` is how the
-    weights are stored (None: 16 bit), ``note`` what a reader should know: names that fell away, fields that were missing.
+    Widths are in elements. ``None`` is "the source does not say"; what needs it then raises. ``quantization`` is how
+    the weights are stored (None: as ``dtype`` says), ``note`` what to tell the user: words that fell away, fields
+    filled in.
 
     >>> load_model("Llama-2-7B").kv_bytes_per_token()
     524288
@@ -102,14 +107,17 @@ class ModelShape:
     def check_tensor_parallel(self, size: int) -> None:
         """Raise `InputError` where vLLM would refuse this tensor parallel size (rule 49)."""
         if size < 1 or self.attention_heads % size:
-            raise InputError(f"tensor_parallel_size {size} does not divide the {self.attention_heads} attention heads of {self.name}")
+            raise InputError(f"tensor_parallel_size {size} does not divide the {self.attention_heads} attention heads "
+                             f"of {self.name}")
         if self.latent is None and self.kv_heads % size and size % self.kv_heads:
-            raise InputError(f"tensor_parallel_size {size} and the {self.kv_heads} KV heads of {self.name}: neither divides the other")
+            raise InputError(f"tensor_parallel_size {size} and the {self.kv_heads} KV heads of {self.name}: "
+                             "neither divides the other")
 
     def kv_bytes_per_token(self, kv_dtype_bytes: int | Fraction = 2, tensor_parallel_size: int = 1) -> int:
         """Bytes of one token's cache in all layers on one rank.
 
-        KV heads are shared out until there is one a rank, after that replicated; an MLA row is whole on every rank (rules 44, 49).
+        KV heads are shared out until there is one a rank, after that replicated; an MLA row is whole on every rank
+        (rules 44 and 49).
 
         Raises
         ------
@@ -129,7 +137,7 @@ class ModelShape:
 
     @property
     def attention_flops_per_pair(self) -> int:
-        """Floating-point operations of one (query token, attended token) pair in all layers: 2 a multiply-add, QK and AV."""
+        """Operations of one pair (new token, attended token) in all layers: 2 a multiply-add, for QK and for AV."""
         value_dim = (self.latent.v_head_dim if self.latent else None) or self.head_dim
         return 2 * self.layers * self.attention_heads * (self.head_dim + value_dim)
 
@@ -137,8 +145,8 @@ class ModelShape:
     def parameters(self) -> int:
         """Number of weights, every expert counted, embeddings once where tied.
 
-        Exact for Llama, Mistral, Mixtral, Qwen and OPT; elsewhere within about 1 % (small biases and norms may be left out;
-        vision towers and multi-token-prediction layers are not counted).
+        Exact for Llama, Mistral, Mixtral, Qwen 2 and 3 and OPT; elsewhere within about 1 % (small biases and norms may
+        be left out). Vision towers and multi-token-prediction layers are not counted.
 
         >>> load_model("Llama-3.1-8B").parameters
         8030261248
@@ -169,7 +177,8 @@ class ModelShape:
         if not self.experts:
             return total + self.layers * self._mlp_parameters(self._needed("intermediate_size", self.intermediate_size))
         if self.experts.gaps:
-            raise InputError(f"{self.name}: decoder_sparse_step, mlp_only_layers or moe_layer_freq: parameters are not counted yet")
+            raise InputError(f"{self.name}: decoder_sparse_step, mlp_only_layers or moe_layer_freq is set: "
+                             "such weights are not counted yet")
         width = self._needed("moe_intermediate_size", self.experts.width)
         sparse = experts_used * self._mlp_parameters(width) + self._mlp_parameters(self.experts.shared_width)
         sparse += self.hidden_size * self.experts.count
@@ -229,16 +238,16 @@ def load_model(name_or_path: str | Path) -> ModelShape:
     if path.is_dir() and (path / "config.json").is_file():
         path = path / "config.json"
     if path.is_file() or text.endswith(".json"):
-        config = _read_json(path)
-        return shape_from_config(config, name=str(config.get("_name_or_path") or path), source=str(path))
+        return shape_from_config(_read_json(path), name=text, source=str(path))
     name, dropped, quantization = _find(text, is_folder=path.is_dir())
     record = _packaged()["models"][name]
     shape = shape_from_config(record, name, record["source"])
+    quantization = quantization or shape.quantization or _named_quantization(name)
     parts = [f"{', '.join(map(repr, dropped))} fell away from the name"] if dropped else []
     if name.lower() != text.lower() and name.split("/")[-1].lower() != text.lower():
         parts.insert(0, f"{text} read as {name}")
-    note = "; ".join([*parts, *filter(None, [shape.note, record.get("note"), record.get("quirks")])])
-    return replace(shape, quantization=quantization or shape.quantization, note=note)
+    note = "; ".join([*parts, *filter(None, [shape.note, record.get("note")])])
+    return replace(shape, quantization=quantization, note=note)
 
 
 def known_models() -> list[str]:
@@ -261,12 +270,11 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     >>> shape_from_config({"n_layer": 12, "n_head": 12, "n_embd": 768, "model_type": "gpt2"}, "gpt2", "doc").head_dim
     64
     """
-    nested = config.get("text_config")
-    fields = _Fields({**config, **nested} if isinstance(nested, Mapping) else config, source if source.endswith(".json") else name)
-    model_type = str(fields.get("model_type") or "")
-    _refuse_other_layers(fields, model_type)
+    fields = _Fields(config, name)
+    model_type = fields.text("model_type")
     families = _packaged()["families"]
     family = Family(**families.get(model_type, {}))
+    _refuse_other_layers(fields, model_type)
     heads, hidden = fields.need("num_attention_heads", "n_head"), fields.need("hidden_size", "n_embd", "d_model")
     layers = fields.need("num_hidden_layers", "n_layer", "num_layers")
     positions = fields.count("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
@@ -274,20 +282,25 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     latent = _latent(fields)
     kv_heads, kv_note = _kv_heads(fields, heads)
     head_dim = _head_dim(fields, hidden, heads, latent)
-    notes = [kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights counted as a Llama's"]
+    notes = [kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights as a Llama's",
+             "rope_scaling is not applied to max_position_embeddings" if _stretches(fields) else ""]
     tied = fields.flag("tie_word_embeddings")
     return ModelShape(
         name, source, layers, heads, kv_heads, head_dim, hidden, _mlp_width(fields, family, hidden),
         fields.count("vocab_size", "padded_vocab_size"), positions, family.tied if tied is None else tied,
-        _dtype(fields), _quantization(fields, name), _experts(fields, family), latent, family,
+        _dtype(fields), _quantization(fields), _experts(fields, family), latent, family,
         "; ".join(filter(None, notes)))
 
 
 class _Fields:
     """The fields of one config.json, and the errors that name them. An absent field and a null one are the same."""
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self._values, self._where = values, where
+    def __init__(self, config: Mapping[str, Any], where: str) -> None:
+        self._where = where
+        nested = config.get("text_config")  # of a model that also sees or hears
+        if nested is not None and not isinstance(nested, Mapping):
+            raise self.fail("text_config", f"must be an object of fields, not {_short(nested)}")
+        self._values: Mapping[str, Any] = {**config, **(nested or {})}
 
     def get(self, *names: str) -> Any:
         return next((self._values[name] for name in names if self._values.get(name) is not None), None)
@@ -310,6 +323,12 @@ class _Fields:
             raise self.fail(names[0], "is missing")
         return value
 
+    def text(self, name: str) -> str:
+        value = self.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.fail(name, f"must be text, not {_short(value)}")
+        return value or ""
+
     def flag(self, name: str) -> bool | None:
         value = self.get(name)
         if value is not None and not isinstance(value, bool):
@@ -326,9 +345,9 @@ def _refuse_other_layers(fields: _Fields, model_type: str) -> None:
     other = _packaged()["other_layers"]
     for name, what in other["fields"].items():
         if fields.get(name):
-            raise fields.fail(name, f"is {_short(fields.get(name))}: {what}; such layers are not understood yet")
+            raise fields.fail(name, f"is {_short(fields.get(name))}: {what}; {_NOT_YET}")
     if model_type in other["model_types"]:
-        raise fields.fail("model_type", f"is {model_type!r}: {other['model_types'][model_type]}; such layers are not understood yet")
+        raise fields.fail("model_type", f"is {model_type!r}: {other['model_types'][model_type]}; {_NOT_YET}")
 
 
 def _refuse_windows(fields: _Fields, family: Family, layers: int, positions: int | None) -> None:
@@ -342,13 +361,13 @@ def _refuse_windows(fields: _Fields, family: Family, layers: int, positions: int
             raise fields.fail("layer_types", f"has {len(kinds)} entries for {layers} layers")
         other = sorted(set(counts) - {"full_attention"})
         if other:
-            raise fields.fail("layer_types", f"has {', '.join(other)[:60]}: such layers are not understood yet")
+            raise fields.fail("layer_types", f"has {', '.join(other)[:60]}: {_NOT_YET}")
         return
     window, used = fields.count("sliding_window"), fields.flag("use_sliding_window")
     if used is None:
         used = not family.window_is_opt_in
     if window is not None and used and (positions is None or window < positions):
-        raise fields.fail("sliding_window", f"is {window} and in use: such layers are not understood yet")
+        raise fields.fail("sliding_window", f"is {window} and in use: {_NOT_YET}")
 
 
 def _latent(fields: _Fields) -> Latent | None:
@@ -356,7 +375,7 @@ def _latent(fields: _Fields) -> Latent | None:
     if rank is None:
         value_dim, head_dim = fields.count("v_head_dim"), fields.count("head_dim")
         if value_dim is not None and value_dim != head_dim:
-            raise fields.fail("v_head_dim", f"is {value_dim} beside head_dim {head_dim}: such layers are not understood yet")
+            raise fields.fail("v_head_dim", f"is {value_dim} beside head_dim {head_dim}: {_NOT_YET}")
         return None
     return Latent(rank, fields.need("qk_rope_head_dim"), fields.count("qk_nope_head_dim"), fields.count("v_head_dim"),
                   fields.count("q_lora_rank"))
@@ -380,7 +399,7 @@ def _head_dim(fields: _Fields, hidden: int, heads: int, latent: Latent | None) -
         return latent.qk_nope_head_dim + latent.qk_rope_head_dim
     head_dim = fields.count("head_dim", "kv_channels")
     if head_dim is None and latent is None and hidden % heads:
-        raise fields.fail("hidden_size", f"{hidden} is no multiple of num_attention_heads {heads}, and head_dim is missing")
+        raise fields.fail("hidden_size", f"{hidden} is no multiple of num_attention_heads {heads}; head_dim is missing")
     return head_dim if head_dim is not None else max(1, hidden // heads)
 
 
@@ -404,7 +423,8 @@ def _experts(fields: _Fields, family: Family) -> Experts | None:
     gaps = fields.get("decoder_sparse_step") not in (None, 1) or bool(fields.get("mlp_only_layers")) \
         or fields.get("moe_layer_freq") not in (None, 1)
     dense = fields.count("first_k_dense_replace", least=0) or 0
-    return Experts(count, fields.count("num_experts_per_tok", "num_experts_per_token", "moe_top_k"), width, shared, dense, gaps)
+    per_token = fields.count("num_experts_per_tok", "num_experts_per_token", "moe_top_k")
+    return Experts(count, per_token, width, shared, dense, gaps)
 
 
 def _dtype(fields: _Fields) -> str | None:
@@ -415,17 +435,25 @@ def _dtype(fields: _Fields) -> str | None:
     return name
 
 
-def _quantization(fields: _Fields, name: str) -> str | None:
+def _stretches(fields: _Fields) -> bool:
+    """Whether vLLM would multiply the longest context: linear, dynamic and YaRN scaling."""
+    scaling = fields.get("rope_scaling")
+    kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, dict) else None
+    return kind in ("linear", "dynamic", "yarn")
+
+
+def _quantization(fields: _Fields) -> str | None:
     section = fields.get("quantization_config")
     if section is None:
-        return _named_quantization(re.split(r"[-_/]", name.lower()))
+        return None
     if not isinstance(section, dict) or not isinstance(section.get("quant_method"), str):
         raise fields.fail("quantization_config", f"must have a quant_method, not {_short(section)}")
     method: str = section["quant_method"]
     return "int8" if method in ("gptq", "awq") and section.get("bits") == 8 else method
 
 
-def _named_quantization(words: list[str]) -> str | None:
+def _named_quantization(name: str) -> str | None:
+    words = name.lower().split("-")
     return next((kind for word, kind in _QUANTIZATION.items() if word in words), None)
 
 
@@ -434,7 +462,7 @@ def _find(text: str, is_folder: bool) -> tuple[str, list[str], str | None]:
     names, wanted = known_models(), text.lower()
     words = text.split("/")[-1].split("-")
     dropped = [word for word in words if _DROP.fullmatch(word)]
-    quantization = _named_quantization([word.lower() for word in dropped])
+    quantization = _named_quantization("-".join(dropped))
     for name in names:
         if wanted in (name.lower(), name.split("/")[-1].lower()):
             return name, [], None
@@ -442,8 +470,8 @@ def _find(text: str, is_folder: bool) -> tuple[str, list[str], str | None]:
     if not same:
         if is_folder:
             raise InputError(f"{text}: no config.json in this folder")
-        short = {name.split("/")[-1].lower(): name for name in names}
-        close = difflib.get_close_matches(wanted.split("/")[-1], short, n=3, cutoff=0.4)
+        short = {name.lower().split("/")[-1].removeprefix("meta-"): name for name in names}
+        close = difflib.get_close_matches(wanted.split("/")[-1].removeprefix("meta-"), short, n=3, cutoff=0.4)
         hint = f"closest: {', '.join(short[name] for name in close)}" if close else "no name is close"
         raise InputError(f"unknown model {_short(text)}: {hint}")
     name = max(same, key=lambda each: _likeness(each, dropped))  # the first of equals
@@ -469,7 +497,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: no valid JSON: {error.msg}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', '') or type(error).__name__}") from None
     if not isinstance(config, dict):
         raise InputError(f"{path}: must be an object of fields, not a {type(config).__name__}")
     return config

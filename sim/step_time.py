@@ -7,8 +7,8 @@ The roofline takes the larger of the two and adds a fixed time for launching ker
 
     t = max(bytes / (bandwidth x efficiency), flops / (peak x efficiency)) + overhead
 
-Efficiencies are stated, not fitted: 0.8 of the data sheet's bandwidth and 0.5 of its dense peak are what well-tuned kernels
-reach. They are fields; put your own server's in.
+Efficiencies are stated, not fitted: 0.8 of the data sheet's bandwidth and 0.5 of its dense peak are what well-tuned
+kernels reach. They are fields; put your own server's in.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 class StepLoad(NamedTuple):
     """The work of one step; or of ``k`` consecutive decode steps, each field an int64 array of shape (k,).
 
-    ``new_tokens`` computed by all sequences, ``sequences`` scheduled, ``context_tokens`` whose K and V are read (the sum of
-    the sequences' computed tokens after the step), ``attention_pairs`` of a new token and a token it attends to.
+    ``new_tokens`` computed by all sequences, ``sequences`` scheduled, ``context_tokens`` whose K and V are read (the
+    sum of computed tokens after the step), ``attention_pairs`` of a new token and a token it attends to.
     """
 
     new_tokens: Any
@@ -123,10 +123,12 @@ class RooflineStepTime:
     def describe(self) -> str:
         return (f"roofline ({self.weight_bytes / 1e9:.1f} GB weights and {self.kv_bytes_per_token:,} B/token over "
                 f"{self.bandwidth_bytes_per_s / 1e9:,.0f} GB/s x {self.bandwidth_efficiency:g}, prefill over "
-                f"{self.peak_flops_per_s / 1e12:,.0f} TFLOP/s x {self.flops_efficiency:g}, {self.overhead_us / 1000:g} ms a step)")
+                f"{self.peak_flops_per_s / 1e12:,.0f} TFLOP/s x {self.flops_efficiency:g}, "
+                f"{self.overhead_us / 1000:g} ms a step)")
 
 
-def roofline(model: ModelShape, gpu: Gpu, weight_bytes: float, kv_bytes_per_token: int, ranks: int = 1) -> RooflineStepTime:
+def roofline(model: ModelShape, gpu: Gpu, weight_bytes: float, kv_bytes_per_token: int,
+             ranks: int = 1) -> RooflineStepTime:
     """The roofline of a model on ``ranks`` equal GPUs.
 
     Raises
@@ -156,7 +158,7 @@ def parse_constant(text: str) -> ConstantStepTime:
     match = re.fullmatch(r"constant:(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
     if not match:
         raise ValueError(f"--step-time {text!r}: roofline, or constant:20ms (us, ms or s)")
-    us = round(float(match[1]) * UNITS_US[match[2]])
-    if not 1 <= us <= 1 << 40:
+    us = float(match[1]) * UNITS_US[match[2]]
+    if not 0.5 < us <= 1 << 40:
         raise ValueError(f"--step-time {text!r}: a step takes from 1 us to 12 days")
-    return ConstantStepTime(us)
+    return ConstantStepTime(round(us))

@@ -117,6 +117,12 @@ def test_rows_are_sorted_stably_and_time_starts_at_the_least(tmp_path):
     assert trace.arrival_us.tolist() == [0, 0, 2_000_000, 2_000_000]
 
 
+def test_many_equal_stamps_keep_file_order(tmp_path):
+    rows = [(n * 7 % 3, n + 1) for n in range(500)]  # long enough for an unstable sort to show
+    text = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(f"{t}.5,{p},1\n" for t, p in rows)
+    assert read_trace(write(tmp_path, text)).prompt_tokens.tolist() == [p for _, p in sorted(rows)]
+
+
 def test_mooncake(tmp_path):
     trace = read_trace(write(tmp_path, MOONCAKE.replace("\n", "\r\n") + "\n"))
     assert trace.arrival_us.tolist() == [0, 3_000_000]

@@ -112,6 +112,7 @@ def test_times_in_seconds(tmp_path, value, reason):
     ("value", "reason"),
     [
         ("2023-02-29 00:00:00", "is not a time: day is out of range for month"),
+        ("2023-00-16 00:00:00", "is not a time: month must be in 1..12"),
         ("2023-11-16 24:00:00", "is not a time: hour must be in 0..23"),
         ("1500-01-01 00:00:00", "is outside the years 1678 to 2261"),
         ("2023-11-16 18:15:46.1234567890", "is not a time such as"),

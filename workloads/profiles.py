@@ -182,4 +182,4 @@ def _entries() -> dict[str, Any]:
 
 def _draw(table: IntArray, uniform: NDArray[np.float64]) -> IntArray:
     shares = np.linspace(0, 1, len(table))
-    return np.maximum(np.rint(np.interp(uniform, shares, table)), 1).astype(np.int64)
+    return np.rint(np.interp(uniform, shares, table)).astype(np.int64)  # never below the least entry

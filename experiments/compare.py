@@ -1,0 +1,163 @@
+"""`pagedsim compare`: one trace, several allocators, the same bytes: where every slot of the KV pool went."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from typing import IO, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments import options as opt
+from experiments.crosscheck import Audit, audit_for, checks
+from experiments.figures import check_format, plot_pool
+from experiments.output import write_json, write_text
+from experiments.report import print_report
+from experiments.setup import Setup, prepare
+from experiments.version import VERSION
+from sim.catalog import ALLOCATORS
+from sim.engine import REJECTIONS, Engine, Observer, Run
+from sim.request_log import NEVER
+from sim.result import scenario
+from sim.timeline import Timeline
+
+EXAMPLES = """examples:
+  pagedsim compare
+  pagedsim compare trace.csv --model Llama-2-13b --gpu A100-40GB --plot pool.png
+  pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
+  pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
+"""
+COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "arrival_s", "queue_s", "ttft_s", "tpot_s",
+           "e2e_s", "residence_s", "hit_tokens", "preemptions")
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command; returns the exit status."""
+    options = parser().parse_args(argv)
+    if options.plot:
+        check_format(options.plot)
+    started = time.perf_counter()
+    setup = prepare(options)
+    names = _allocators(options)
+    runs, timelines, audits = _simulate(setup, names, options)
+    document = compare_json(setup, runs, audits)
+    if options.plot:
+        plot_pool([{"allocator": n, "columns": timelines[n].columns(), "capacity": runs[n].ledger.capacity,
+                    "useful": s["memory"]["token_states"], "concurrency": s["concurrency"]["mean"]}
+                   for n, s in zip(names, document["scenarios"], strict=True)], setup.trace.source, options.plot)
+    if options.requests:
+        write_text(options.requests, lambda file: _write_requests(file, runs))
+    if options.json:
+        write_json(options.json, document)
+    if options.json != "-":
+        print_report(document, setup.notes, Console(soft_wrap=not sys.stdout.isatty()))
+    elif not options.quiet:
+        for note in setup.notes:
+            print(f"note: {note}", file=sys.stderr)
+    if not options.quiet:
+        print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
+    failed = [c for c in document["crosscheck"] if not c["ok"]]
+    for c in failed:
+        print(f"pagedsim compare: cross-check failed: {c['scenario']}: {c['name']}: {c['simulated']} against {c['analytic']}",
+              file=sys.stderr)
+    return 1 if failed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of the command."""
+    made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
+                             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    for add in (opt.add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
+        add(made)
+    return made
+
+
+def _allocators(options: argparse.Namespace) -> list[str]:
+    if options.allocator:
+        return list(dict.fromkeys(options.allocator))
+    return [name for name in ALLOCATORS if name != "paged-prefix" or options.enable_prefix_caching]
+
+
+# ---------------------------------------------------------------------- running
+class _Advance(Observer):
+    """Moves a progress bar by the requests that finished."""
+
+    def __init__(self, progress: Progress, task: Any) -> None:
+        self._progress, self._task = progress, task
+
+    def updated(self, now_us: int, finished: list[int]) -> None:
+        if finished:
+            self._progress.advance(self._task, len(finished))
+
+
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
+              ) -> tuple[dict[str, Run], dict[str, Timeline], dict[str, Audit]]:
+    """Run every scenario; by allocator its facts, its timeline and the audit that followed it."""
+    runs, timelines = {}, {}
+    audits: dict[str, Audit] = {}
+    quiet = options.quiet or not sys.stderr.isatty()
+    with Progress(TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f} requests"),
+                  TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=quiet) as progress:
+        for name in names:
+            timelines[name] = Timeline()
+            audits[name] = audit_for(name)
+            watchers: list[Observer] = [audits[name], *([] if quiet else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))])]
+            runs[name] = Engine(setup.trace, setup.sim, name, timelines[name] if options.plot else None, watchers).run()
+    return runs, timelines, audits
+
+
+# ---------------------------------------------------------------------- results
+def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -> dict[str, Any]:
+    """The whole result as CONTRACT.md's object; nothing in it depends on the wall clock."""
+    per_slot = setup.kv_bytes_per_token or 1
+    return {
+        "schema": 1,
+        "pagedsim": VERSION,
+        "trace": _trace_json(setup),
+        "config": _config_json(setup),
+        "capacity": setup.capacity(),
+        "scenarios": [scenario(name, run) for name, run in runs.items()],
+        "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, per_slot, audits[name])],
+    }
+
+
+def _trace_json(setup: Setup) -> dict[str, Any]:
+    trace = setup.trace
+    return {"source": trace.source, "requests": len(trace), "dropped": dict(trace.dropped),
+            "prompt_tokens": int(trace.prompt_tokens.sum()), "output_tokens": int(trace.output_tokens.sum()),
+            "duration_s": trace.duration_s}
+
+
+def _config_json(setup: Setup) -> dict[str, Any]:
+    sim, scheduler = setup.sim, setup.sim.scheduler
+    return {
+        "model": setup.model and setup.model.name, "gpu": setup.gpu and setup.gpu.describe(),
+        "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "enable_chunked_prefill": scheduler.enable_chunked_prefill,
+        "long_prefill_token_threshold": scheduler.long_prefill_token_threshold, "watermark": scheduler.watermark,
+        "placement": sim.placement, "step_time": sim.step_time.describe(), "saturate": sim.saturate,
+        "async_scheduling": False, "scheduling_policy": "fcfs", "notes": setup.notes,
+    }
+
+
+def _write_requests(file: IO[str], runs: dict[str, Run]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, run in runs.items():
+        log, demand, arrival = run.log, run.demand, run.arrival_us
+        for i in range(len(demand)):
+            status = REJECTIONS.get(int(run.verdict[i])) or ("completed" if log.finished_us[i] != NEVER else "unfinished")
+            output = int(demand.output[i])
+            first, last = int(log.first_token_us[i]), int(log.finished_us[i])
+            tpot = (last - first) / (output - 1) / 1e6 if last != NEVER and output > 1 else ""
+            writer.writerow((name, i, status, int(demand.prompt[i]), output, int(arrival[i]) / 1e6,
+                             *(_since(int(t), int(arrival[i])) for t in (log.admitted_us[i], first)), tpot,
+                             _since(last, int(arrival[i])), int(log.residence_us[i]) / 1e6, int(log.hit_tokens[i]),
+                             int(log.preemptions[i])))
+
+
+def _since(time_us: int, arrival_us: int) -> float | str:
+    return "" if time_us == NEVER else (time_us - arrival_us) / 1e6
