@@ -56,7 +56,7 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("trace", nargs="?", help="trace file, plain or gzipped; without one, the built-in chat workload")
     group.add_argument("--format", choices=list(READERS), help="the trace's format (default: found by content)")
     group.add_argument("--rate", type=number(), metavar="R", help="requests a second, for traces without times and the "
-                       "built-in workload (default 1)")
+                       "built-in workload (default 2)")
     group.add_argument("--limit", type=whole(1), metavar="N", help="only the first N requests")
     group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
     group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")

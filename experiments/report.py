@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sim.allocator import PARTS
+from sim.kv_formula import log_lines
 
 PART_LABELS = {
     "token_states": "token states (useful)", "reserved": "reserved, will be filled", "internal": "internal fragmentation",
@@ -40,7 +41,7 @@ def _print_header(document: dict[str, Any], console: Console) -> None:
                   f"{capacity['usable_slots']:,} slots usable; max_model_len {capacity['max_model_len']:,}")
     if per_token is not None:
         console.print(f"[bold]model[/]  {escape(str(config['model']))}" + (f" on {escape(config['gpu'])}" if config["gpu"] else ""))
-    for line in document["capacity"]["log_lines"]:
+    for line in log_lines(capacity["num_blocks"], capacity["block_size"], capacity["max_model_len"]):
         console.print(f"       {line}")
     seqs, budget = config["max_num_seqs"], config["max_num_batched_tokens"]
     console.print(f"[bold]engine[/] max_num_seqs {_limit(seqs)}, max_num_batched_tokens {_limit(budget)}, "

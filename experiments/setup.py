@@ -21,7 +21,7 @@ from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
 
 DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
-DEFAULT_RATE = 1.0
+DEFAULT_RATE = 2.0
 DTYPES = {"half": "float16", "float": "float32"}
 
 
@@ -43,7 +43,6 @@ class Setup:
             "kv_bytes_per_token": self.kv_bytes_per_token, "block_size": size, "num_blocks": blocks,
             "usable_slots": self.sim.usable_slots, "kv_tokens": kv_formula.kv_tokens(blocks, size, longest),
             "max_model_len": longest, "max_concurrency": kv_formula.max_concurrency(blocks, size, longest),
-            "log_lines": kv_formula.log_lines(blocks, size, longest),
         }
 
 
