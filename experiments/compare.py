@@ -30,6 +30,7 @@ EXAMPLES = """examples:
   pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
   pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
 """
+PIPE_COLUMNS = 110                                    # where there is no terminal to ask
 COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "arrival_s", "queue_s", "ttft_s", "tpot_s",
            "e2e_s", "residence_s", "hit_tokens", "preemptions")
 
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         write_json(options.json, document)
     if options.json != "-":
-        print_report(document, setup.notes, Console(soft_wrap=not sys.stdout.isatty()))
+        print_report(document, setup.notes, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
     elif not options.quiet:
         for note in setup.notes:
             print(f"note: {note}", file=sys.stderr)

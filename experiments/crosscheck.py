@@ -107,7 +107,7 @@ Audit = OverlapAudit | TableAudit
 
 def checks(name: str, run: Run, bytes_per_slot: int, audit: Audit) -> Iterator[Check]:
     """All cross-checks of one scenario; ``audit`` followed the run."""
-    yield Check("running sequences: ledger integral = residences in the request log (us)", name,
+    yield Check("sequence-us run: ledger = request log", name,
                 run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
     if isinstance(audit, OverlapAudit):
         yield from _contiguous_checks(name, run, audit)
@@ -118,25 +118,25 @@ def checks(name: str, run: Run, bytes_per_slot: int, audit: Audit) -> Iterator[C
 
 
 def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Check]:
-    yield Check("reservations that overlap or leave the pool", name, audit.overlaps, 0, True)
+    yield Check("reservations overlapping = 0", name, audit.overlaps, 0, True)
     if name == "contiguous-max":
-        yield Check("running sequences <= floor(slots / max_model_len)", name, run.ledger.peak_running,
+        yield Check("running <= slots // max_model_len", name, run.ledger.peak_running,
                     run.config.usable_slots // run.config.max_model_len, False)
 
 
 def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -> Iterator[Check]:
     config = run.config
-    yield Check("bytes of the blocks in all block tables = blocks not free x block bytes (sum of samples)", name,
+    yield Check("bytes in tables = blocks x block bytes", name,
                 audit.by_tables * config.block_size * bytes_per_slot,
                 audit.by_free_queue * (bytes_per_slot * config.block_size), True)
-    yield Check("blocks whose ref count is not the number of tables that hold them", name, audit.wrong_refs, 0, True)
-    yield Check("internal slots beyond block_size - 1 a sequence, worst event", name,
+    yield Check("wrong ref counts = 0", name, audit.wrong_refs, 0, True)
+    yield Check("internal over (block_size - 1) each = 0", name,
                 max(0, run.ledger.internal_excess), 0, True)
     if name == "paged":
         per_sequence = -(-(config.max_model_len - 1) // config.block_size)
-        yield Check("token states: ledger integral = request log (us)", name, run.ledger.total.parts[0],
+        yield Check("token-us held: ledger = request log", name, run.ledger.total.parts[0],
                     sum(run.log.token_us), True)
-        yield Check("sequences with max_model_len - 1 token states <= usable blocks // blocks each", name,
+        yield Check(f"full-length sequences <= blocks // {per_sequence:,}", name,
                     run.peak_at_limit, (config.num_blocks - 1) // per_sequence, False)
 
 
@@ -152,7 +152,7 @@ def probe_paged(name: str, config: SimConfig) -> Check:
     prompt = blocks * config.block_size
     fit = (config.num_blocks - 1) // blocks
     own = _probe_config(config, max_model_len=max(config.max_model_len, prompt + 1))
-    return Check(f"probe: {prompt}-token prompts at once = usable blocks // {blocks}", name,
+    return Check(f"probe, equal prompts: blocks // {blocks:,}", name,
                  _peak(name, own, prompt, fit + 1), fit, True)
 
 
@@ -160,7 +160,7 @@ def probe_contiguous_max(name: str, config: SimConfig) -> Check:
     """Under first fit an empty arena is cut without loss: floor(slots / max_model_len) reservations."""
     fit = config.usable_slots // config.max_model_len
     own = _probe_config(config, placement="first-fit")
-    return Check("probe: prompts of max_model_len - 1 at once, first fit = slots // max_model_len", name,
+    return Check("probe, first fit: slots // max_model_len", name,
                  _peak(name, own, config.max_model_len - 1, fit + 1), fit, True)
 
 

@@ -1,102 +1,161 @@
-"""The comparison as a person reads it: one table an answer, units on every number."""
+"""The comparison as a person reads it: a header, one table with a column an allocator, one line a cross-check.
+
+Everything fits a terminal of 100 columns (five allocators) and reads the same through a pipe; numbers carry units.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from sim.allocator import PARTS
 from sim.kv_formula import log_lines
+from workloads.readers.messages import show_path
+
+JsonObject = dict[str, Any]
+Row = tuple[str, Callable[[JsonObject], str]]
 
 PART_LABELS = {
-    "token_states": "token states (useful)", "reserved": "reserved, will be filled", "internal": "internal fragmentation",
-    "cached": "cached, free to take", "external": "external fragmentation", "remainder": "remainder", "idle": "idle",
+    "token_states": "token states (useful)", "reserved": "reserved, will be filled",
+    "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
+    "remainder": "remainder, too small", "idle": "idle, nobody refused",
 }
-Row = tuple[str, Callable[[dict[str, Any]], str]]
+REASONS = {
+    "prompt_not_below_max_model_len": "prompt not below max_model_len", "larger_than_pool": "larger than the pool",
+    "zero_prompt": "no prompt tokens", "zero_output": "no output tokens",
+    "over_max_total_tokens": "over --max-total-tokens",
+}
 
 
-def print_report(document: dict[str, Any], notes: list[str], console: Console) -> None:
-    """Header, the table of all scenarios, and the cross-checks."""
-    _print_header(document, console)
+def print_report(document: JsonObject, notes: list[str], console: Console) -> None:
+    """Header, the table of all scenarios, what was not served, and the cross-checks."""
+    scenarios = document["scenarios"]
+    for label, text in _header(document):
+        _print_line(console, label, text)
     for note in notes:
-        console.print(f"[yellow]note:[/] {escape(note)}")
-    console.print(_table(document["scenarios"]))
-    _print_rejections(document["scenarios"], console)
+        _print_line(console, "note", note, "yellow")
+    console.print()
+    console.print(_table(scenarios))
+    for label, text in _warnings(scenarios):
+        _print_line(console, label, text, "yellow")
+    console.print()
     _print_checks(document["crosscheck"], console)
 
 
-def _print_header(document: dict[str, Any], console: Console) -> None:
+def _print_line(console: Console, label: str, text: str, style: str = "bold") -> None:
+    """``label`` in a column of its own; what follows is not broken inside words, so that paths stay whole."""
+    rest = Text(text).wrap(console, max(20, console.width - 8), overflow="ignore")
+    for i, part in enumerate(rest):
+        console.print(Text.assemble((f"{label if i == 0 else '':<8}", style), part.plain.rstrip()), soft_wrap=True)
+
+
+# ---------------------------------------------------------------------- header
+def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
-    dropped = "".join(f", {n:,} dropped ({reason})" for reason, n in trace["dropped"].items())
-    console.print(f"[bold]trace[/]  {escape(trace['source'])}: {trace['requests']:,} requests{dropped}, "
-                  f"{trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output tokens in {trace['duration_s']:,.1f} s")
-    per_token = capacity["kv_bytes_per_token"]
-    size = "" if per_token is None else (f" = {capacity['num_blocks'] * capacity['block_size'] * per_token / 2**30:,.2f} GiB "
-                                         f"at {per_token:,} bytes a token")
-    console.print(f"[bold]pool[/]   {capacity['num_blocks']:,} blocks of {capacity['block_size']} slots{size}; "
-                  f"{capacity['usable_slots']:,} slots usable; max_model_len {capacity['max_model_len']:,}")
-    if per_token is not None:
-        console.print(f"[bold]model[/]  {escape(str(config['model']))}" + (f" on {escape(config['gpu'])}" if config["gpu"] else ""))
+    yield "trace", show_path(trace["source"])
+    yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
+               f"tokens, arriving over {trace['duration_s']:,.1f} s")
+    for reason, n in trace["dropped"].items():
+        yield "", f"{n:,} more requests dropped: {_reason(reason)}"
+    if config["model"] is not None:
+        yield "model", str(config["model"]) + (f" on {config['gpu']}" if config["gpu"] else "")
+    yield "pool", _pool(capacity)
     for line in log_lines(capacity["num_blocks"], capacity["block_size"], capacity["max_model_len"]):
-        console.print(f"       {line}")
-    seqs, budget = config["max_num_seqs"], config["max_num_batched_tokens"]
-    console.print(f"[bold]engine[/] max_num_seqs {_limit(seqs)}, max_num_batched_tokens {_limit(budget)}, "
-                  f"step time {escape(config['step_time'])}, placement {config['placement']}, synchronous scheduling")
+        yield "", line
+    yield "engine", (f"max_num_seqs {_limit(config['max_num_seqs'])}, max_num_batched_tokens "
+                     f"{_limit(config['max_num_batched_tokens'])}, placement {config['placement']}, "
+                     "synchronous scheduling")
+    yield "", f"step time {config['step_time']}"
+
+
+def _pool(capacity: JsonObject) -> str:
+    blocks, size, per_token = capacity["num_blocks"], capacity["block_size"], capacity["kv_bytes_per_token"]
+    gib = 0.0 if per_token is None else blocks * size * per_token / 2**30
+    memory = "" if per_token is None else f" = {gib:,.2f} GiB at {per_token:,} bytes a token"
+    return f"{blocks:,} blocks of {size:,} slots{memory}; {capacity['usable_slots']:,} slots to manage"
 
 
 def _limit(value: int | None) -> str:
     return "unlimited" if value is None else f"{value:,}"
 
 
-def _table(scenarios: list[dict[str, Any]]) -> Table:
-    table = Table(title="Where the slots of the KV pool went (time-weighted)", title_justify="left", show_edge=False)
-    table.add_column("")
+def _reason(name: str) -> str:
+    return REASONS.get(name, name.replace("_", " "))
+
+
+# ---------------------------------------------------------------------- the table
+def _table(scenarios: list[JsonObject]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table.add_column("", no_wrap=True)
     for s in scenarios:
-        table.add_column(s["allocator"], justify="right")
-    for section in _sections(scenarios):
-        for label, value in section:
-            table.add_row(label, *(value(s) for s in scenarios))
-        table.add_section()
+        table.add_column(s["allocator"].replace("-", "\n", 1), justify="right", no_wrap=True, vertical="bottom")
+    for i, (title, rows) in enumerate(_sections(scenarios)):
+        if i:
+            table.add_row()
+        table.add_row(Text(title, "bold"))
+        for label, value in rows:
+            table.add_row(f"  {label}", *(value(s) for s in scenarios))
     return table
 
 
-def _sections(scenarios: list[dict[str, Any]]) -> list[list[Row]]:
-    shares = [(PART_LABELS[p], lambda s, p=p: _percent(s["memory"][p])) for p in PARTS]
-    shares.append(("useful part of what is allocated", lambda s: _percent(s["memory"]["useful_of_allocated"])))
-    if any(s["memory"]["largest_hole_mean"] is not None for s in scenarios):
-        shares.append(("largest hole, mean (slots)", lambda s: _optional(s["memory"]["largest_hole_mean"], ",.0f")))
-    running: list[Row] = [
-        ("running at once, mean", lambda s: f"{s['concurrency']['mean']:,.2f}"),
-        ("running at once, p50 / p99 / peak",
-         lambda s: " / ".join(f"{s['concurrency'][k]:,}" for k in ("p50", "p99", "peak"))),
-        ("waiting for admission, mean (s)", lambda s: _optional(s["latency_s"]["queue"]["mean"], ",.2f")),
-        ("waiting for admission, p99 (s)", lambda s: _optional(s["latency_s"]["queue"]["p99"], ",.2f")),
-        ("time to first token, p50 (s)", lambda s: _optional(s["latency_s"]["ttft"]["p50"], ",.2f")),
-        ("time per output token, mean (ms)", lambda s: _optional(s["latency_s"]["tpot"]["mean"], ",.1f", 1000)),
-        ("output tokens per second", lambda s: f"{s['throughput']['output_tokens_per_s']:,.1f}"),
-        ("makespan (s)", lambda s: f"{s['makespan_s']:,.1f}"),
+def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
+    yield "KV pool, mean share of slots", _pool_rows(scenarios)
+    yield "Sequences running at once", [
+        ("mean", lambda s: f"{s['concurrency']['mean']:,.2f}"),
+        ("median", lambda s: f"{s['concurrency']['p50']:,}"),
+        ("p99", lambda s: f"{s['concurrency']['p99']:,}"),
+        ("peak", lambda s: f"{s['concurrency']['peak']:,}"),
     ]
-    served: list[Row] = [
+    yield "Time", _time_rows()
+    yield "Requests", [
         ("completed", lambda s: f"{s['requests']['completed']:,}"),
-        ("rejected", lambda s: f"{sum(s['requests']['rejected'].values()):,}"),
+        ("rejected at arrival", lambda s: f"{sum(s['requests']['rejected'].values()):,}"),
         ("truncated at max_model_len", lambda s: f"{s['requests']['truncated']:,}"),
         ("preemptions", lambda s: f"{s['requests']['preemptions']:,}"),
     ]
-    prefix: list[Row] = [
-        ("prefix hit rate, first admissions (tokens)", lambda s: _hits(s, lambda p: _percent(p["hit_rate"]))),
-        ("  prompt tokens not computed", lambda s: _hits(s, lambda p: f"{p['hit_tokens']:,}")),
-        ("  found again after a preemption (tokens)", lambda s: _hits(s, lambda p: f"{p['resume_hit_tokens']:,}")),
-        ("blocks evicted", lambda s: _hits(s, lambda p: f"{p['evicted_blocks']:,}")),
-        ("memory saved by sharing", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
+    if any(s["prefix_cache"] for s in scenarios):
+        yield "Prefix cache", _prefix_rows()
+
+
+def _pool_rows(scenarios: list[JsonObject]) -> list[Row]:
+    rows: list[Row] = [(PART_LABELS[p], lambda s, p=p: _percent(s["memory"][p])) for p in PARTS]
+    rows.append(("useful part of allocated", lambda s: _percent(s["memory"]["useful_of_allocated"])))
+    if any(s["memory"]["largest_hole_mean"] is not None for s in scenarios):
+        rows.append(("largest hole, mean (slots)", lambda s: _optional(s["memory"]["largest_hole_mean"], ",.0f")))
+    if any((s["window_us"][1] - s["window_us"][0]) / 1e6 != s["makespan_s"] for s in scenarios):
+        rows += [("measured from (s)", lambda s: f"{s['window_us'][0] / 1e6:,.1f}"),
+                 ("measured to (s)", lambda s: f"{s['window_us'][1] / 1e6:,.1f}")]
+    return rows
+
+
+def _time_rows() -> list[Row]:
+    return [
+        ("waiting, mean (s)", lambda s: _optional(s["latency_s"]["queue"]["mean"], ",.2f")),
+        ("waiting, p99 (s)", lambda s: _optional(s["latency_s"]["queue"]["p99"], ",.2f")),
+        ("first token, median (s)", lambda s: _optional(s["latency_s"]["ttft"]["p50"], ",.2f")),
+        ("per output token, mean (ms)", lambda s: _optional(s["latency_s"]["tpot"]["mean"], ",.1f", 1000)),
+        ("output tokens a second", lambda s: f"{s['throughput']['output_tokens_per_s']:,.1f}"),
+        ("whole run (s)", lambda s: f"{s['makespan_s']:,.1f}"),
     ]
-    return [shares, running, served, prefix if any(s["prefix_cache"] for s in scenarios) else []]
 
 
-def _hits(scenario: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> str:
+def _prefix_rows() -> list[Row]:
+    return [
+        ("hit rate, first admissions", lambda s: _hits(s, lambda p: _percent(p["hit_rate"]))),
+        ("hit tokens, first admissions", lambda s: _hits(s, lambda p: f"{p['hit_tokens']:,}")),
+        ("hit tokens, resumed", lambda s: _hits(s, lambda p: f"{p['resume_hit_tokens']:,}")),
+        ("evicted blocks", lambda s: _hits(s, lambda p: f"{p['evicted_blocks']:,}")),
+        ("slots saved by sharing", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
+    ]
+
+
+def _hits(scenario: JsonObject, show: Callable[[JsonObject], str]) -> str:
     return "-" if scenario["prefix_cache"] is None else show(scenario["prefix_cache"])
 
 
@@ -108,23 +167,35 @@ def _optional(value: float | None, form: str, times: float = 1) -> str:
     return "-" if value is None else format(value * times, form)
 
 
-def _print_rejections(scenarios: list[dict[str, Any]], console: Console) -> None:
+# ---------------------------------------------------------------------- what was not served, and the checks
+def _warnings(scenarios: list[JsonObject]) -> Iterator[tuple[str, str]]:
+    """Rejections and truncations in words; allocators that share one are named together."""
+    said: dict[str, list[str]] = {}
     for s in scenarios:
-        for reason, n in s["requests"]["rejected"].items():
-            console.print(f"[yellow]{s['allocator']}[/] rejected {n:,} requests at arrival: {reason.replace('_', ' ')}")
+        requests = s["requests"]
+        of_all = f"of {requests['arrived']:,} requests"
+        texts = [f"{n:,} {of_all} rejected at arrival: {_reason(reason)}" for reason, n in requests["rejected"].items()]
+        if requests["truncated"]:
+            texts.append(f"{requests['truncated']:,} {of_all} truncated: their output stopped at max_model_len")
+        if requests["unfinished"]:
+            texts.append(f"{requests['unfinished']:,} {of_all} unfinished")
+        for text in texts:
+            said.setdefault(text, []).append(s["allocator"])
+    for text, names in said.items():
+        yield "note", text + ("" if len(names) == len(scenarios) else f" ({', '.join(names)})")
     if len({str(s["requests"]["rejected"]) for s in scenarios}) > 1:
-        console.print("[yellow]note:[/] the allocators did not serve the same requests: compare with care")
+        yield "note", "the allocators did not serve the same requests: compare with care"
 
 
-def _print_checks(checks: list[dict[str, Any]], console: Console) -> None:
+def _print_checks(checks: list[JsonObject], console: Console) -> None:
+    console.print("[bold]Cross-checks[/]: simulated against analytic")
+    cells = [(c["scenario"], c["name"], f"{c['simulated']:,}", "=" if c["exact"] else "<=", f"{c['analytic']:,}")
+             for c in checks]
+    scenario, name, left, sign, right = (max(map(len, column)) for column in zip(*cells, strict=True))
+    for cell, check in zip(cells, checks, strict=True):
+        verdict = "[green]ok[/]" if check["ok"] else "[bold red]FAILED[/]"
+        line = f"  {cell[0]:<{scenario}}  {cell[1]:<{name}}  {cell[2]:>{left}} {cell[3]:^{sign}} {cell[4]:>{right}}  "
+        console.print(escape(line) + verdict, soft_wrap=True, highlight=False)
     failed = sum(not c["ok"] for c in checks)
-    table = Table(title="Cross-checks", title_justify="left", show_edge=False)
-    for heading, justify in (("", "left"), ("allocator", "left"), ("simulated", "right"), ("", "left"), ("analytic", "right"),
-                             ("", "left")):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for c in checks:
-        table.add_row(escape(c["name"]), c["scenario"], f"{c['simulated']:,}", "=" if c["exact"] else "<=", f"{c['analytic']:,}",
-                      "[green]ok[/]" if c["ok"] else "[bold red]FAILED[/]")
-    console.print(table)
-    verdict = f"[bold red]{failed} of {len(checks)} cross-checks FAILED[/]" if failed else f"[green]all {len(checks)} cross-checks ok[/]"
-    console.print(verdict)
+    console.print(f"[bold red]{failed} of {len(checks)} cross-checks FAILED[/]" if failed
+                  else f"[green]all {len(checks)} cross-checks ok[/]", highlight=False)

@@ -5,7 +5,7 @@ scheduler asks it four things, in the words of PagedAttention:
 
     prefix = allocator.find_prefix(request, tokens)          what of the prompt is cached already?
     handle = allocator.admit(request, prefix, ...)           blocks or a reservation for a waiting request; None: refused
-    allocator.extend(handles, computed, new)                 room for the tokens about to be computed; False: pool is full
+    allocator.extend(handles, computed, new)                 room for the tokens about to be computed; how many were served
     allocator.release(handle)                                the sequence ended or is preempted
 
 and `counts` says where every slot is. A *handle* is a small integer that names a running sequence inside the
@@ -126,20 +126,20 @@ class Allocator(Protocol):
         """Take a waiting request in. Returns its handle, or None and changes nothing."""
         ...
 
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> bool:
-        """Room for ``new[i]`` more tokens of each sequence, in that order; False, with nothing changed, if there is none."""
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
+        """Room for ``new[i]`` more tokens of each sequence, in that order, until the pool is full; how many were served."""
         ...
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
-        """`extend` by one token each: the usual decode step."""
+        """`extend` by one token each, the usual decode step; False, with nothing changed, where not all can be served."""
         ...
 
-    def decode_limit(self, handles: IntArray, computed: IntArray) -> int:
-        """How many decode steps in a row all these sequences can make before the pool is exhausted."""
+    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+        """How many decode steps in a row, at most ``most``, all these sequences can make before the pool is exhausted."""
         ...
 
     def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
-        """``steps`` decode steps at once, like as many calls of `extend_by_one`."""
+        """``steps`` decode steps at once, like as many calls of `extend_by_one`; None where no block changed hands."""
         ...
 
     def release(self, handle: int) -> None:

@@ -115,10 +115,10 @@ class BlockPool:
         """
         walk = table[::-1]
         left = self.ref[walk] - 1
-        if len(left) and int(left.min()) < 0:
+        if np.count_nonzero(left < 0):
             raise ValueError(f"double free of block {int(walk[left.argmin()])}")
         self.ref[walk] = left
-        unheld = walk if not left.any() else walk[left == 0]
+        unheld = walk[left == 0] if np.count_nonzero(left) else walk
         self.free += len(unheld)
         if not self.caching:
             self._push_front(unheld)
@@ -135,15 +135,14 @@ class BlockPool:
         """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
         found = self._index[hashes]
         missing = found == NO_HASH
-        first = int(missing.argmax()) if len(missing) else 0
-        return found[:first] if len(missing) and missing[first] else found
+        return found[: missing.argmax()] if np.count_nonzero(missing) else found
 
     def cache(self, blocks: BlockIds, hashes: IntArray) -> None:
         """Make full blocks findable; a block whose hash is there already is kept beside the first (rule 6)."""
         self.hash_of[blocks] = hashes
         first = self._index[hashes]
         new = first == NO_HASH
-        if new.all():
+        if np.count_nonzero(new) == len(new):
             self._index[hashes] = blocks
             return
         self._index[hashes[new]] = blocks[new]
@@ -204,7 +203,7 @@ class BlockPool:
         stop = self._head + n
         blocks = self._log[self._head:stop]
         valid = self._place[blocks] == self._at[self._head:stop]
-        if valid.all():
+        if np.count_nonzero(valid) == n:
             return blocks.copy(), stop
         while np.count_nonzero(valid) < n:          # stale places among them: look twice as far
             stop = min(self._tail, stop + (stop - self._head))

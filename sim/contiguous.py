@@ -98,14 +98,14 @@ class ContiguousAllocator:
         self._rounding += self.arena.rounded(size) - size
         return handle
 
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> bool:
-        return True
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
+        return len(handles)
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
         return True
 
-    def decode_limit(self, handles: IntArray, computed: IntArray) -> int:
-        return self.demand.max_model_len
+    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+        return most
 
     def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
         return None

@@ -105,18 +105,19 @@ class Ledger:
 
     def book_run(self, state: PoolState, durations_us: IntArray) -> None:
         """As many stretches as there are durations; the fields of ``state`` are arrays, or constants."""
-        counts = SlotCounts(*(np.broadcast_to(np.asarray(part, np.int64), durations_us.shape) for part in state.counts))
-        wrong = (sum(counts) != self.capacity) | (np.minimum.reduce(counts) < 0)
-        if wrong.any():
-            at = int(wrong.argmax())
-            self._broken(SlotCounts(*(int(part[at]) for part in counts)))
+        counts = state.counts
+        if np.any(sum(counts) != self.capacity) or min(int(np.min(part)) for part in counts) < 0:
+            self._broken_run(counts, len(durations_us))
+        time = int(np.add.reduce(durations_us))
+        largest = max(self.capacity, int(np.max(state.logical)))
+        weigh = _Weigher(durations_us, time, exact_in_64_bits=largest * time < SAFE)
         total = self.total
         for i, part in enumerate(counts):
-            total.parts[i] += _dot(part, durations_us)
+            total.parts[i] += weigh(part)
         used = counts.token_states + counts.reserved + counts.internal
-        total.logical += _dot(np.broadcast_to(np.asarray(state.logical, np.int64), durations_us.shape), durations_us)
-        total.physical += _dot(used, durations_us)
-        self._note(state, int(durations_us.sum()), int(used.max()), int(counts.internal.max()))
+        total.logical += weigh(state.logical)
+        total.physical += weigh(used)
+        self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
 
     def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
         total = self.total
@@ -132,13 +133,28 @@ class Ledger:
         if excess > self.internal_excess:
             self.internal_excess = excess
 
+    def _broken_run(self, counts: SlotCounts, steps: int) -> None:
+        columns = [np.broadcast_to(part, (steps,)).tolist() for part in counts]
+        for moment in zip(*columns, strict=True):
+            if sum(moment) != self.capacity or min(moment) < 0:
+                self._broken(SlotCounts(*moment))
+
     def _broken(self, counts: SlotCounts) -> None:
         terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
         raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
 
 
-def _dot(slots: IntArray, durations_us: IntArray) -> int:
-    """Exact sum of products; in Python integers where 64 bits might not do."""
-    if int(slots.max()) * int(durations_us.sum()) < SAFE:
-        return int(slots @ durations_us)
-    return sum(a * b for a, b in zip(slots.tolist(), durations_us.tolist(), strict=True))
+@dataclass(frozen=True)
+class _Weigher:
+    """Exact sums of slots x durations; in Python integers where 64 bits might not do."""
+
+    durations_us: IntArray
+    time_us: int
+    exact_in_64_bits: bool
+
+    def __call__(self, slots: Any) -> int:
+        if isinstance(slots, int):
+            return slots * self.time_us
+        if self.exact_in_64_bits:
+            return int(slots @ self.durations_us)
+        return sum(a * b for a, b in zip(slots.tolist(), self.durations_us.tolist(), strict=True))

@@ -114,21 +114,23 @@ class PagedAllocator:
         return self._free_handles.pop()
 
     # ------------------------------------------------------------------ growth
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> bool:
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
         size = self.block_size
-        after = computed + new
         have = self.held[handles] // size
-        more = np.maximum(-(-after // size) - have, 0)
-        total = int(more.sum())
-        if total > self.pool.free:
-            return False
+        more = np.maximum(-(-(computed + new) // size) - have, 0)
+        needed = np.cumsum(more)
+        total = int(needed[-1])
+        if total > self.pool.free:                     # only the first few, in running order
+            fit = int(np.searchsorted(needed, self.pool.free, side="right"))
+            handles, computed, new, have, more = (a[:fit] for a in (handles, computed, new, have, more))
+            total = int(needed[fit - 1]) if fit else 0
         if total:
-            rows, places = _runs(handles, have, more)
-            self._give(rows, places, total)
-        if self.hashes is not None:
+            self._give(*_runs(handles, have, more), total)
+            self.held[handles] += more * size
+        if self.hashes is not None and len(handles):
             first = computed // size
-            self._cache_full(*_runs(handles, first, after // size - first))
-        return True
+            self._cache_full(*_runs(handles, first, (computed + new) // size - first))
+        return len(handles)
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
         held = self.held[handles]
@@ -138,7 +140,8 @@ class PagedAllocator:
                 return False
             rows = handles[due]
             self._give(rows, held[due] // self.block_size, len(due))
-            held = self.held[handles]
+            held[due] += self.block_size
+            self.held[rows] = held[due]
         if self.hashes is not None:
             filled = (held == computed + 1).nonzero()[0]
             self._cache_full(handles[filled], computed[filled] // self.block_size)
@@ -151,10 +154,9 @@ class PagedAllocator:
         self._table[rows, places] = blocks
         if self.stats is not None:
             self.stats.wrote(blocks, self._request[rows])
-        np.add.at(self.held, rows, size)
         self.slots += total * size
         will_fill: NDArray[np.int32] = np.minimum(self._end[rows] - places * size, size)
-        self.fillable += int(will_fill.sum())
+        self.fillable += int(np.add.reduce(will_fill))
         return will_fill
 
     def _cache_full(self, rows: IntArray, places: IntArray) -> None:
@@ -162,28 +164,31 @@ class PagedAllocator:
         if len(rows):
             self.pool.cache(self._table[rows, places], self.hashes.at(self._request[rows], places))
 
-    def decode_limit(self, handles: IntArray, computed: IntArray) -> int:
-        until_new_block = np.sort(self.held[handles] - computed)
+    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
         periods, rest = divmod(self.pool.free, len(handles))
-        return periods * self.block_size + int(until_new_block[rest])
+        if periods * self.block_size >= most:
+            return most
+        until_new_block = np.sort(self.held[handles] - computed)
+        return min(most, periods * self.block_size + int(until_new_block[rest]))
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath:
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
         size, n = self.block_size, len(handles)
-        until = self.held[handles] - computed          # steps each sequence makes before it needs a block
-        order = np.argsort(until, kind="stable")       # the order of the needs within each period of `size` steps
+        held = self.held[handles]
+        until = held - computed                        # steps each sequence makes before it needs a block
         periods, rest = divmod(steps, size)
-        total = periods * n + int(np.searchsorted(until[order], rest))
-        turn = np.arange(total) // n if n else np.zeros(0, np.int64)
-        who = order[np.arange(total) % n]
-        evicted_before = self.pool.evicted
-        rows = handles[who]
-        have = self.held[handles] // size
-        hashed = self.pool.hash_of[self.pool.peek(total)] != NO_HASH
-        will_fill = self._give(rows, have[who] + turn, total)
-        at_step = until[who] + size * turn
-        path = DecodePath(*(np.cumsum(np.bincount(at_step, weight, minlength=steps)).astype(np.int64)
-                            for weight in (None, hashed, will_fill)))
-        assert int(path.evicted[-1]) == self.pool.evicted - evicted_before
+        in_rest = until < rest
+        total = periods * n + int(np.count_nonzero(in_rest))
+        path = None
+        if total:
+            order = np.argsort(until, kind="stable")   # the order of the needs within each period of `size` steps
+            event = np.arange(total)
+            turn, who = event // n, order[event % n]
+            at_step = until[who] + size * turn         # never decreasing
+            hashed = self.pool.hash_of[self.pool.peek(total)] != NO_HASH
+            will_fill = self._give(handles[who], held[who] // size + turn, total)
+            self.held[handles] = held + size * (periods + in_rest)
+            taken = np.searchsorted(at_step, np.arange(steps), side="right")
+            path = DecodePath(taken, *(np.concatenate(([0], np.cumsum(x)))[taken] for x in (hashed, will_fill)))
         if self.hashes is not None:
             first = computed // size
             self._cache_full(*_runs(handles, first, (computed + steps) // size - first))
@@ -225,7 +230,7 @@ class PagedAllocator:
 
 def _runs(handles: IntArray, first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     """For each sequence ``counts[i]`` consecutive table places from ``first[i]`` on, flattened in order."""
-    total = int(counts.sum())
+    total = int(np.add.reduce(counts))
     if total == np.count_nonzero(counts):              # at most one each: the usual case of a decode step
         one = counts.nonzero()[0]
         return handles[one], first[one]

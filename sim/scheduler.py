@@ -196,20 +196,13 @@ class Scheduler:
         new = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
         before = np.cumsum(new) - new
         new = np.clip(self._tokens - before, 0, new)   # in list order, until the budget is used up
-        if not self.allocator.extend(batch.handle, batch.computed, new):
-            new = self._extend_with_preemption(step, new)
+        served = self.allocator.extend(batch.handle, batch.computed, new)
+        while served < len(batch):                     # the last one running makes room until it is its own turn
+            self._preempt_last(step)
+            new = new[: len(batch)]
+            if served < len(batch):
+                served += self.allocator.extend(batch.handle[served:], batch.computed[served:], new[served:])
         self._advance(step, new)
-
-    def _extend_with_preemption(self, step: Step, new: IntArray) -> IntArray:
-        """One sequence after the other; the last one running makes room until it is its own turn."""
-        batch = self.running
-        i = 0
-        while i < len(batch):
-            if new[i] == 0 or self.allocator.extend(batch.handle[i:i + 1], batch.computed[i:i + 1], new[i:i + 1]):
-                i += 1
-            else:
-                self._preempt_last(step)
-        return new[: len(batch)]
 
     def _preempt_last(self, step: Step) -> None:
         """Rules 23 and 31: blocks are given back, tokens are to be computed again, the queue is entered in front."""
@@ -288,7 +281,7 @@ class Scheduler:
             return NO_RUN
         steps = min(most, int((batch.end - batch.computed).min()))
         if steps > 1:
-            steps = min(steps, self.allocator.decode_limit(batch.handle, batch.computed))
+            steps = self.allocator.decode_limit(batch.handle, batch.computed, steps)
         if steps < 2:
             return NO_RUN
         if n >= self._seqs or n >= self._tokens:
