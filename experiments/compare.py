@@ -100,12 +100,15 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     runs, timelines = {}, {}
     audits: dict[str, Audit] = {}
     quiet = options.quiet or not sys.stderr.isatty()
-    with Progress(TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f} requests"),
-                  TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), disable=quiet) as progress:
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f} requests"),
+               TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
         for name in names:
             timelines[name] = Timeline()
             audits[name] = audit_for(name)
-            watchers: list[Observer] = [audits[name], *([] if quiet else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))])]
+            watchers: list[Observer] = [audits[name]]
+            if not quiet:
+                watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             runs[name] = Engine(setup.trace, setup.sim, name, timelines[name] if options.plot else None, watchers).run()
     return runs, timelines, audits
 

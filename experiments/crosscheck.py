@@ -1,7 +1,7 @@
 """Cross-checks: the simulation against the analytic formula and against itself, printed in every run.
 
-Each check compares two numbers that come from different places: the ledger, the request log, an observer, a probe on the
-run's own pool, and the closed form.
+Each check compares two numbers that come from different places: the ledger, the request log, an observer, a probe on
+the run's own pool, and the closed form.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class OverlapAudit(Observer):
 
 
 class TableAudit(Observer):
-    """Now and then recounts the pool from the block tables alone: who holds each block, and how many are held at all."""
+    """Now and then recounts the pool from the block tables alone: who holds each block, and how many are held."""
 
     EVERY = 128
 
@@ -107,7 +107,7 @@ Audit = OverlapAudit | TableAudit
 
 def checks(name: str, run: Run, bytes_per_slot: int, audit: Audit) -> Iterator[Check]:
     """All cross-checks of one scenario; ``audit`` followed the run."""
-    yield Check("sequence-us run: ledger = request log", name,
+    yield Check("running (sequence-us): ledger = log", name,
                 run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
     if isinstance(audit, OverlapAudit):
         yield from _contiguous_checks(name, run, audit)
@@ -134,7 +134,7 @@ def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -
                 max(0, run.ledger.internal_excess), 0, True)
     if name == "paged":
         per_sequence = -(-(config.max_model_len - 1) // config.block_size)
-        yield Check("token-us held: ledger = request log", name, run.ledger.total.parts[0],
+        yield Check("token states (slot-us): ledger = log", name, run.ledger.total.parts[0],
                     sum(run.log.token_us), True)
         yield Check(f"full-length sequences <= blocks // {per_sequence:,}", name,
                     run.peak_at_limit, (config.num_blocks - 1) // per_sequence, False)

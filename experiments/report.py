@@ -5,6 +5,7 @@ Everything fits a terminal of 100 columns (five allocators) and reads the same t
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,9 +51,9 @@ def print_report(document: JsonObject, notes: list[str], console: Console) -> No
 
 def _print_line(console: Console, label: str, text: str, style: str = "bold") -> None:
     """``label`` in a column of its own; what follows is not broken inside words, so that paths stay whole."""
-    rest = Text(text).wrap(console, max(20, console.width - 8), overflow="ignore")
-    for i, part in enumerate(rest):
-        console.print(Text.assemble((f"{label if i == 0 else '':<8}", style), part.plain.rstrip()), soft_wrap=True)
+    parts = textwrap.wrap(text, max(20, console.width - 8), break_long_words=False, break_on_hyphens=False)
+    for i, part in enumerate(parts):
+        console.print(Text.assemble((f"{label if i == 0 else '':<8}", style), part), soft_wrap=True)
 
 
 # ---------------------------------------------------------------------- header
@@ -60,7 +61,7 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
     yield "trace", show_path(trace["source"])
     yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
-               f"tokens, arriving over {trace['duration_s']:,.1f} s")
+               f"tokens, arriving {_over(trace['duration_s'])}")
     for reason, n in trace["dropped"].items():
         yield "", f"{n:,} more requests dropped: {_reason(reason)}"
     if config["model"] is not None:
@@ -79,6 +80,10 @@ def _pool(capacity: JsonObject) -> str:
     gib = 0.0 if per_token is None else blocks * size * per_token / 2**30
     memory = "" if per_token is None else f" = {gib:,.2f} GiB at {per_token:,} bytes a token"
     return f"{blocks:,} blocks of {size:,} slots{memory}; {capacity['usable_slots']:,} slots to manage"
+
+
+def _over(seconds: float) -> str:
+    return f"over {seconds:,.1f} s" if seconds else "all at once"
 
 
 def _limit(value: int | None) -> str:

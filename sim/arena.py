@@ -12,6 +12,7 @@ no power of two is cut greedily into aligned blocks, largest first; buddies neve
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -189,7 +190,7 @@ class BuddyArena:
         return False
 
 
-PLACEMENTS = {
+PLACEMENTS: dict[str, Callable[[int], Arena]] = {
     "buddy": BuddyArena,
     "first-fit": lambda capacity: FitArena(capacity, best=False),
     "best-fit": lambda capacity: FitArena(capacity, best=True),

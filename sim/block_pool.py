@@ -185,7 +185,8 @@ class BlockPool:
     def free_queue(self) -> BlockIds:
         """The free blocks in the order they will be handed out (a copy, for tests and reports)."""
         log = self._log[self._head:self._tail]
-        return log[self._place[log] == self._at[self._head:self._tail]]
+        queue: BlockIds = log[self._place[log] == self._at[self._head:self._tail]]
+        return queue
 
     def _start_log(self, queue: BlockIds) -> None:
         """Lay the queue out in the middle of a fresh log: half of the room for either end."""

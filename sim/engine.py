@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from sim.allocator import Allocator, DecodePath
+from sim.allocator import Allocator, DecodePath, SlotCounts
 from sim.catalog import ALLOCATORS
 from sim.config import SimConfig
 from sim.demand import Demand
@@ -133,6 +133,11 @@ class Engine:
         self._close()
         return self.facts
 
+    @property
+    def now(self) -> int:
+        """The clock, in microseconds."""
+        return int(self._env.now)
+
     # ------------------------------------------------------------------ the two processes
     def _arrivals(self) -> Process:
         served = np.flatnonzero(self.facts.verdict == SERVED)
@@ -140,8 +145,8 @@ class Engine:
         bounds = [*firsts.tolist(), len(served)]
         for i, time in enumerate(times.tolist()):
             self._next_arrival = time
-            if time > self._env.now:
-                yield self._env.timeout(time - self._env.now)
+            if time > self.now:
+                yield self._env.timeout(time - self.now)
             for request in served[bounds[i]:bounds[i + 1]].tolist():
                 self.scheduler.add(request)
             if self._wake is not None and not self._wake.triggered:
@@ -149,7 +154,7 @@ class Engine:
         self._next_arrival = None
 
     def _server(self) -> Process:
-        env, scheduler = self._env, self.scheduler
+        scheduler = self.scheduler
         while True:
             if not scheduler.waiting and not len(scheduler.running):
                 if self._next_arrival is None:
@@ -158,17 +163,17 @@ class Engine:
             duration = self._advance()
             if duration is None:
                 return
-            yield env.timeout(duration)
+            yield self._env.timeout(duration)
             finished = scheduler.update()
             if finished:
                 self._finish(finished)
             for observer in self._observers:
-                observer.updated(env.now, finished)
-            if env.peek() == env.now:                  # arrivals of this instant come before the next schedule()
-                yield env.timeout(0)
+                observer.updated(self.now, finished)
+            if self._env.peek() == self.now:                 # arrivals of this instant come before the next schedule()
+                yield self._env.timeout(0)
 
     def _finish(self, finished: list[int]) -> None:
-        now, ends = self._env.now, self.demand.end[finished].tolist()
+        now, ends = self.now, self.demand.end[finished].tolist()
         for request, end in zip(finished, ends, strict=True):
             self.log.finish(request, now, end)
         at_limit = ends.count(self.config.max_model_len - 1)
@@ -176,14 +181,14 @@ class Engine:
 
     def _idle(self) -> Process:
         """Nothing to do until somebody arrives; time without any request served before it opens no window."""
-        since = self._env.now
+        since = self.now
         self._wake = self._env.event()
         yield self._wake
         self._wake = None
         if self.facts.steps:
-            self._book(self._env.now - since)
+            self._book(self.now - since)
         else:
-            self.facts.window_us = (self._env.now, 0)
+            self.facts.window_us = (self.now, 0)
 
     # ------------------------------------------------------------------ steps
     def _advance(self) -> int | None:
@@ -191,7 +196,7 @@ class Engine:
         run = self.scheduler.decode_run(self.config.longest_jump) if self.config.longest_jump > 1 else DecodeRun(0)
         if run.steps > 1:
             return self._jump(run)
-        now = self._env.now
+        now = self.now
         step = self.scheduler.schedule()
         self._record(now, step)
         for observer in self._observers:
@@ -216,14 +221,14 @@ class Engine:
         self.log.step_started(now)
 
     def _jump(self, run: DecodeRun) -> int:
-        now, n = self._env.now, len(self.scheduler.running)
+        now, n = self.now, len(self.scheduler.running)
         context = self.scheduler.computed + n * np.arange(1, run.steps + 1)
         tokens = np.full(run.steps, n)
         durations = np.asarray(self.config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
-        starts = now + np.cumsum(durations) - durations
+        starts: IntArray = now + np.cumsum(durations) - durations
         if run.open and self._next_arrival is not None:
             run = run._replace(steps=int(np.searchsorted(starts, self._next_arrival)))
-            durations, starts, context = durations[:run.steps], starts[:run.steps], context[:run.steps]
+            durations, starts, context = durations[: run.steps], starts[: run.steps], context[: run.steps]
         path = self.scheduler.decode(run)
         self.facts.steps += run.steps
         self.log.step_started(int(starts.sum()))
@@ -255,15 +260,15 @@ class Engine:
         state = self._state(self.scheduler.computed, None)
         self.ledger.book(state, duration)
         if self._timeline is not None:
-            self._timeline.sample(self._env.now, state.counts, state.running, len(self.scheduler.waiting))
+            self._timeline.sample(self.now, state.counts, state.running, len(self.scheduler.waiting))
 
     def _book_run(self, context: IntArray, durations: IntArray, path: DecodePath | None) -> None:
         state = self._state(context, path)
         self.ledger.book_run(state, durations)
         if self._timeline is not None:
-            now = self._env.now
+            now = self.now
             for at, time in ((0, now), (-1, now + int(durations[:-1].sum()))):
-                counts = state.counts._make(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts)
+                counts = SlotCounts(*(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts))
                 self._timeline.sample(time, counts, state.running, len(self.scheduler.waiting))
 
     def _mark(self, now: int) -> None:
@@ -279,7 +284,7 @@ class Engine:
         facts = self.facts
         facts.preemptions = self.scheduler.preemptions
         running = self.scheduler.running
-        self.log.close(self._env.now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))
+        self.log.close(self.now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))
         if len(self._marks) == 2:
             (start, before), (end, after) = self._marks
             facts.window_us, facts.window = (start, end), after - before

@@ -22,7 +22,7 @@ def in_order_within_a_step(events):
 def test_decisions(name):
     case = load(name)
     expected = case["result"]
-    run, recorder = replay(case)
+    _, recorder = replay(case)
     assert in_order_within_a_step(recorder.events) == in_order_within_a_step(expected["events"])
     assert recorder.rows == expected["step_rows"]
     assert recorder.cached == expected["cached_tokens_at_admission"]

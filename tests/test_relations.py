@@ -143,9 +143,9 @@ def test_max_length_as_block_size_is_contiguous_max(made):
     trace, config = made
     length = config.max_model_len
     blocks = 1 + config.usable_slots // length
-    paged = run_of(trace, replace(config, block_size=length, num_blocks=blocks, scheduler=replace(config.scheduler, watermark=0.0)), "paged")
-    plain = run_of(trace, replace(config, block_size=length, num_blocks=blocks, placement="first-fit",
-                                  scheduler=replace(config.scheduler, watermark=0.0)), "contiguous-max")
+    config = replace(config, block_size=length, num_blocks=blocks, placement="first-fit",
+                     scheduler=replace(config.scheduler, watermark=0.0))
+    paged, plain = run_of(trace, config, "paged"), run_of(trace, config, "contiguous-max")
     assert paged.verdict.tolist() == plain.verdict.tolist()
     assert paged.log.finished_us.tolist() == plain.log.finished_us.tolist()
     assert paged.window.running_us == plain.window.running_us

@@ -1,0 +1,50 @@
+"""The README is true: its commands run, its Python runs, its two set-up lines are one line each."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WEEK = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.3,396,109\n4.4,879,55\n"
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_two_blocks_are_the_two_commands():
+    first, second = blocks("sh")[:2]
+    for block in (first, second):
+        assert block.count("\n") == 1 and block.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert first.endswith(".venv/bin/pagedsim compare\n")
+    assert second.endswith("python -m pytest\n") and ".[test]" in second
+
+
+def commands():
+    return [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ pagedsim")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_run(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert WEEK.replace("\n", "\\n") in README
+    Path("week.csv").write_text(WEEK)
+    Path("sharegpt_lengths.csv.gz").write_text("prompt_tokens,output_tokens\n" + "200,300\n" * 60)
+    row = '{{"timestamp": {0}, "input_length": 1000, "output_length": 9, "hash_ids": [1, {0}]}}\n'
+    Path("conversation_trace.jsonl").write_text("".join(row.format(i) for i in range(2, 22)))
+    assert main(shlex.split(command)[1:]) == 0
+    out = capsys.readouterr().out
+    assert "cross-checks ok" in out
+    for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
+        assert Path(name).stat().st_size > 0
+
+
+def test_python_example_runs(capsys):
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), {})
+    assert int(capsys.readouterr().out) > 10
