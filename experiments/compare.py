@@ -6,6 +6,7 @@ import argparse
 import csv
 import sys
 import time
+from pathlib import Path
 from typing import IO, Any
 
 from rich.console import Console
@@ -46,9 +47,11 @@ def main(argv: list[str]) -> int:
     runs, timelines, audits = _simulate(setup, names, options)
     document = compare_json(setup, runs, audits)
     if options.plot:
+        title = setup.trace.source if options.trace is None else Path(options.trace).name
         plot_pool([{"allocator": n, "columns": timelines[n].columns(), "capacity": runs[n].ledger.capacity,
-                    "useful": s["memory"]["token_states"], "concurrency": s["concurrency"]["mean"]}
-                   for n, s in zip(names, document["scenarios"], strict=True)], setup.trace.source, options.plot)
+                    "window_us": s["window_us"], "useful": s["memory"]["token_states"],
+                    "concurrency": s["concurrency"]["mean"]}
+                   for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
     if options.requests:
         write_text(options.requests, lambda file: _write_requests(file, runs))
     if options.json:

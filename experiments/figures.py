@@ -1,8 +1,19 @@
-"""Figures: rows -> picture. Colours are Okabe and Ito's, safe for colour-blind readers; hatches keep them apart in print."""
+"""Figures: rows -> picture. Okabe and Ito's colours are safe for colour-blind readers; hatches keep the parts apart in print.
+
+    +-- allocator ------+ +-- allocator ------+ +-- free cell --+
+    | the pool in seven | |                   | |    legend     |
+    | parts, stacked    | |                   | |               |
+    +-------------------+ +-------------------+ +---------------+
+    | running, waiting  | |                   |
+    +-------------------+ +-------------------+
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,28 +21,35 @@ from numpy.typing import NDArray
 
 from experiments.output import replacing
 from sim.allocator import PARTS
+from workloads.readers.messages import show_path
 from workloads.request import InputError, IntArray
 
-COLOURS = {
-    "token_states": ("#0072B2", ""), "reserved": ("#56B4E9", "//"), "internal": ("#D55E00", "xx"),
-    "cached": ("#009E73", ".."), "external": ("#E69F00", "\\\\"), "remainder": ("#CC79A7", "++"), "idle": ("#EDEDED", ""),
+STYLES = {
+    "token_states": ("#0072B2", ""), "reserved": ("#56B4E9", "///"), "internal": ("#D55E00", "xx"),
+    "cached": ("#009E73", ".."), "external": ("#E69F00", "\\\\\\"), "remainder": ("#CC79A7", "++"), "idle": ("#EDEDED", ""),
 }
 LABELS = {
-    "token_states": "token states (useful)", "reserved": "reserved, will be filled", "internal": "internal fragmentation",
-    "cached": "cached, free to take", "external": "external fragmentation", "remainder": "remainder (head needs more)",
-    "idle": "idle (nobody is refused)",
+    "token_states": "token states (useful)", "reserved": "reserved, will be filled",
+    "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
+    "remainder": "remainder, too small for the next", "idle": "idle, nobody is refused",
 }
+INK, GREY = "#333333", "#767676"
+PANEL_INCHES = (4.6, 3.9)
 BINS = 400
 FORMATS = (".png", ".svg", ".pdf")
+SETTINGS = {"svg.hashsalt": "pagedsim", "hatch.linewidth": 0.5, "font.size": 9, "text.parse_math": False}
+UNDATED = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None},
+           ".pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 
 def check_format(path: str) -> None:
     """Raise InputError unless the file name ends in a format we draw."""
     if not path.lower().endswith(FORMATS):
-        raise InputError(f"{path}: a picture ends in {', '.join(FORMATS)}")
+        raise InputError(f"{show_path(path)}: a picture ends in {', '.join(FORMATS)}")
 
 
-def time_means(columns: dict[str, IntArray], bins: int = BINS) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+def time_means(columns: dict[str, IntArray], bins: int = BINS,
+               ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
     """Time-weighted means of sampled columns over equal stretches of time.
 
     Returns
@@ -40,83 +58,147 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS) -> tuple[NDArray[
         Edges.
     means : dict of float64, shape (bins,)
         Between two samples a column is taken to change linearly.
+
+    Examples
+    --------
+    >>> edges, means = time_means({"time_us": np.array([0, 4]), "idle": np.array([0, 8])}, bins=2)
+    >>> edges.tolist(), means["idle"].tolist()
+    ([0.0, 2.0, 4.0], [2.0, 6.0])
     """
     time = columns["time_us"].astype(float)
     edges = np.linspace(time[0], max(time[-1], time[0] + 1), bins + 1)
+    ends = np.append(time, edges[-1])                  # the last state is held to the end
     means = {}
     for name, values in columns.items():
-        area = np.concatenate(([0.0], np.cumsum(np.diff(time) * (values[1:] + values[:-1]) / 2)))
-        means[name] = np.diff(np.interp(edges, time, area)) / np.diff(edges)
+        held = np.append(values, values[-1])
+        area = np.concatenate(([0.0], np.cumsum(np.diff(ends) * (held[1:] + held[:-1]) / 2)))
+        means[name] = np.diff(np.interp(edges, ends, area)) / np.diff(edges)
     return edges, means
 
 
 def time_unit(span_us: float) -> tuple[str, float]:
-    """A unit in which a span reads well, and its microseconds."""
+    """A unit in which a span reads well, and its microseconds.
+
+    >>> time_unit(7e6)
+    ('seconds', 1000000.0)
+    """
     for name, us in (("hours", 3600e6), ("minutes", 60e6), ("seconds", 1e6)):
         if span_us >= 3 * us:
             return name, us
     return "milliseconds", 1e3
 
 
+def layout(panels: int) -> tuple[int, int]:
+    """Rows and columns of a grid with at least one cell more than panels, for the legend.
+
+    >>> [layout(n) for n in (1, 2, 3, 4, 5, 6)]
+    [(1, 2), (1, 3), (2, 2), (2, 3), (2, 3), (3, 3)]
+    """
+    across = 2 if panels in (1, 3) else 3
+    return math.ceil((panels + 1) / across), across
+
+
+def heading(title: str, columns: int) -> str:
+    """A title in lines of at most ``columns`` letters; a word too long for one is cut in its middle.
+
+    >>> print(heading("a_very_long_file_name.jsonl", 16))
+    a_very_...jsonl
+    """
+    half = columns // 2 - 1
+    words = (w if len(w) <= columns else f"{w[:half]}...{w[-half + 2:]}" for w in show_path(title).split(" "))
+    return textwrap.fill(" ".join(words), columns, break_long_words=False, break_on_hyphens=False)
+
+
 def plot_pool(rows: list[dict[str, Any]], title: str, path: str) -> None:
     """One panel an allocator: the pool over time in seven parts, running and waiting requests beneath.
+
+    The same rows give the same bytes, whatever a matplotlibrc says.
 
     Parameters
     ----------
     rows : list of dict
-        ``allocator`` (name), ``columns`` (of a `Timeline`), ``capacity`` (slots), ``useful`` (mean share of the pool) and
-        ``concurrency`` (mean).
+        ``allocator`` (name), ``columns`` (of a `Timeline`), ``capacity`` (slots), ``window_us`` (start and end of what
+        is measured), ``useful`` (mean share of the pool in it) and ``concurrency`` (mean).
     title : str
+        Taken as plain text.
     path : str
         Ends in .png, .svg or .pdf.
     """
     import matplotlib
-    matplotlib.use("Agg")
-    matplotlib.rcParams.update({"svg.hashsalt": "pagedsim", "hatch.linewidth": 0.4, "font.size": 9, "text.parse_math": False})
-    from matplotlib import pyplot
-    from matplotlib.patches import Patch
+    from matplotlib.figure import Figure
 
-    across = min(3, len(rows) + 1)
-    down = math.ceil((len(rows) + 1) / across)
-    figure = pyplot.figure(figsize=(4.6 * across, 3.9 * down + 0.4), layout="constrained")
-    figure.suptitle(title, fontsize=10)
-    cells = figure.add_gridspec(down, across)
-    for i, row in enumerate(rows):
-        pair = cells[i // across, i % across].subgridspec(2, 1, height_ratios=(3, 1), hspace=0.05)
-        top = figure.add_subplot(pair[0])
-        _panel(top, figure.add_subplot(pair[1], sharex=top), row, first=i % across == 0)
-    legend = figure.add_subplot(cells[len(rows) // across, len(rows) % across])
-    legend.axis("off")
-    handles: list[Any] = [Patch(facecolor=COLOURS[p][0], hatch=COLOURS[p][1], edgecolor="#333333", linewidth=0.5, label=LABELS[p])
-                          for p in PARTS]
-    handles += [pyplot.Line2D([], [], color="black", label="running sequences"),
-                pyplot.Line2D([], [], color="#999999", linestyle="--", label="waiting requests (right axis)")]
-    legend.legend(handles=handles[::1], loc="center left", frameon=False, title="slots of the KV pool", alignment="left")
-    with replacing(path) as name:
-        figure.savefig(name, dpi=130, metadata={"Date": None} if path.lower().endswith(".svg") else None)
-    pyplot.close(figure)
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)
+        down, across = layout(len(rows))
+        width, height = PANEL_INCHES
+        figure = Figure(figsize=(width * across, height * down + 0.4), layout="constrained")
+        figure.get_layout_engine().set(h_pad=0.02, w_pad=0.06)  # type: ignore[union-attr]
+        figure.suptitle(heading(title, int(13 * width * across)), fontsize=10)
+        cells = figure.add_gridspec(down, across)
+        windowed = [_panel(figure, cells[i // across, i % across], row) for i, row in enumerate(rows)]
+        _legend(figure.add_subplot(cells[len(rows) // across, len(rows) % across]), any(windowed))
+        with replacing(path) as name:
+            figure.savefig(name, dpi=150, metadata=UNDATED[Path(path).suffix.lower()])
 
 
-def _panel(top: Any, bottom: Any, row: dict[str, Any], first: bool) -> None:
+def _panel(figure: Any, cell: Any, row: dict[str, Any]) -> bool:
+    """Draw one allocator; whether the end of the measured window is marked."""
+    pair = cell.subgridspec(2, 1, height_ratios=(3, 1), hspace=0.05)
+    top = figure.add_subplot(pair[0])
+    bottom = figure.add_subplot(pair[1], sharex=top)
     edges, means = time_means(row["columns"])
     unit, us = time_unit(edges[-1] - edges[0])
     time = edges / us
+    _stack(top, time, means, row["capacity"])
+    top.set(ylim=(0, 100), xlim=(time[0], time[-1]), ylabel="slots of the pool (%)")
+    top.tick_params(labelbottom=False)
+    top.set_title(f"{row['allocator']}: {100 * row['useful']:.1f} % useful, {row['concurrency']:.1f} running", fontsize=9.5)
+    _requests(bottom, time, means)
+    bottom.set_xlabel(f"time ({unit})")
+    end = row["window_us"][1]
+    marked = bool(end < row["columns"]["time_us"][-1])
+    if marked:
+        for axes in (top, bottom):
+            axes.axvline(end / us, color="black", linestyle=":", linewidth=1.2)
+    return marked
+
+
+def _stack(axes: Any, time: NDArray[np.float64], means: dict[str, NDArray[np.float64]], capacity: int) -> None:
     floor = np.zeros(len(time) - 1)
     for part in PARTS:
-        share = 100 * means[part] / row["capacity"]
-        colour, hatch = COLOURS[part]
-        top.stairs(floor + share, time, baseline=floor, fill=True, facecolor=colour, edgecolor="#333333", hatch=hatch, linewidth=0)
+        share = 100 * means[part] / capacity
+        colour, hatch = STYLES[part]
+        if share.any():
+            axes.stairs(floor + share, time, baseline=floor, fill=True, facecolor=colour, edgecolor=INK, hatch=hatch,
+                        linewidth=0)
         floor = floor + share
-    top.set(ylim=(0, 100), xlim=(time[0], time[-1]))
-    top.tick_params(labelbottom=False)
-    top.set_title(f"{row['allocator']}: {100 * row['useful']:.1f} % useful, {row['concurrency']:.1f} running", fontsize=9)
-    bottom.stairs(means["running"], time, color="black", baseline=None)
-    bottom.set_ylim(0, max(1.0, 1.1 * float(means["running"].max())))
-    waiting = bottom.twinx()
-    waiting.stairs(means["waiting"], time, color="#999999", linestyle="--", baseline=None)
-    waiting.set_ylim(0, max(1.0, 1.1 * float(means["waiting"].max())))
-    waiting.tick_params(labelsize=7, colors="#777777")
-    bottom.set_xlabel(f"time ({unit})")
-    if first:
-        top.set_ylabel("share of the pool (%)")
-        bottom.set_ylabel("running")
+
+
+def _requests(axes: Any, time: NDArray[np.float64], means: dict[str, NDArray[np.float64]]) -> None:
+    """Running sequences on the left axis, waiting requests on the right one."""
+    waiting = axes.twinx()
+    for side, name, colour, style in ((waiting, "waiting", GREY, "--"), (axes, "running", "black", "-")):
+        side.stairs(means[name], time, color=colour, linestyle=style, baseline=None)
+        side.set_ylim(0, max(1.0, 1.1 * float(means[name].max())))
+        side.set_ylabel(name, color=colour)
+        side.locator_params(axis="y", nbins=4, integer=True)
+    waiting.tick_params(labelsize=8, colors=GREY)
+    axes.set_zorder(waiting.get_zorder() + 1)          # the black line on top
+    axes.patch.set_visible(False)
+
+
+def _legend(axes: Any, windowed: bool) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    axes.axis("off")
+    handles: list[Any] = [Patch(facecolor=STYLES[p][0], hatch=STYLES[p][1], edgecolor=INK, linewidth=0.5, label=LABELS[p])
+                          for p in reversed(PARTS)]
+    handles += [Line2D([], [], color="black", label="running sequences (left axis)"),
+                Line2D([], [], color=GREY, linestyle="--", label="waiting requests (right axis)")]
+    if windowed:
+        handles.append(Line2D([], [], color="black", linestyle=":", label="end of the measured window"))
+    axes.legend(handles=handles, loc="center", frameon=False, title="slots of the KV pool, as stacked", alignment="left",
+                handlelength=2.6, handleheight=1.3, fontsize=10, title_fontsize=10)

@@ -12,7 +12,8 @@ from sim import kv_formula
 from sim.budget import budget, weight_bytes
 from sim.config import SimConfig
 from sim.hardware import GIB, Gpu, default_limits, find_gpu
-from sim.model import ModelShape, load_model
+from sim.model import ModelShape
+from sim.model_config import load_model
 from sim.scheduler import SchedulerConfig
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
 from workloads import transform
@@ -88,8 +89,9 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
 
 
 def _chat_source(options: argparse.Namespace) -> str:
-    return (f"built-in chat workload (1,000 requests, ShareGPT lengths, a shared 256-token system prompt, "
-            f"{options.rate or DEFAULT_RATE:g} requests/s, seed {options.seed})")
+    times = "all at once" if options.saturate else f"{options.rate or DEFAULT_RATE:g} requests/s"
+    return (f"built-in chat workload (1,000 requests, ShareGPT lengths, a shared 256-token system prompt, {times}, "
+            f"seed {options.seed})")
 
 
 def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, notes: list[str]) -> Trace:

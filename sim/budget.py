@@ -93,8 +93,10 @@ def budget(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, i
     Raises
     ------
     InputError
-        If nothing is left for the KV cache; names the smallest tensor-parallel size that would do.
+        If ``ranks`` cannot share out the heads, or if nothing is left for the KV cache; the latter names the smallest
+        tensor-parallel size that would do.
     """
+    model.check_tensor_parallel(ranks)
     made = _terms(model, gpu, utilization, limits, ranks, dtype)
     if made.available_bytes <= 0:
         raise InputError(f"{model.name} does not fit on {ranks} x {gpu.name}: {made.weights.gib:.2f} GiB weights, "

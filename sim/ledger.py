@@ -106,18 +106,36 @@ class Ledger:
     def book_run(self, state: PoolState, durations_us: IntArray) -> None:
         """As many stretches as there are durations; the fields of ``state`` are arrays, or constants."""
         counts = state.counts
-        if np.any(sum(counts) != self.capacity) or min(int(np.min(part)) for part in counts) < 0:
-            self._broken_run(counts, len(durations_us))
         time = int(np.add.reduce(durations_us))
-        largest = max(self.capacity, int(np.max(state.logical)))
-        weigh = _Weigher(durations_us, time, exact_in_64_bits=largest * time < SAFE)
-        total = self.total
-        for i, part in enumerate(counts):
-            total.parts[i] += weigh(part)
         used = counts.token_states + counts.reserved + counts.internal
-        total.logical += weigh(state.logical)
-        total.physical += weigh(used)
+        rows = [*counts, used, state.logical]
+        # What changes goes into one table, so that each question is one array operation.
+        moving = [i for i, row in enumerate(rows) if not isinstance(row, int)]
+        table = np.array([rows[i] for i in moving], np.int64).reshape(len(moving), len(durations_us))
+        fixed = sum(row for row in rows[: len(PARTS)] if isinstance(row, int))
+        parts = table[: sum(i < len(PARTS) for i in moving)]
+        wrong = np.add.reduce(parts, axis=0) + fixed != self.capacity
+        if np.count_nonzero(wrong) or np.count_nonzero(table < 0) or any(row < 0 for row in rows if isinstance(row, int)):
+            self._broken_run(counts, len(durations_us))
+        sums = [row * time if isinstance(row, int) else 0 for row in rows]
+        for i, weighed in zip(moving, self._weigh(table, durations_us, time), strict=True):
+            sums[i] = weighed
+        total = self.total
+        total.parts = [a + b for a, b in zip(total.parts, sums, strict=False)]
+        total.physical += sums[-2]
+        total.logical += sums[-1]
         self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
+
+    @staticmethod
+    def _weigh(table: IntArray, durations_us: IntArray, time: int) -> list[int]:
+        """Exact sums of slots x durations, a row each; in Python integers where 64 bits might not do."""
+        if not len(table):
+            return []
+        if int(table.max()) * time < SAFE:
+            weighed: list[int] = (table @ durations_us).tolist()
+            return weighed
+        durations = durations_us.tolist()
+        return [sum(a * b for a, b in zip(row, durations, strict=True)) for row in table.tolist()]
 
     def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
         total = self.total
@@ -142,19 +160,3 @@ class Ledger:
     def _broken(self, counts: SlotCounts) -> None:
         terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
         raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
-
-
-@dataclass(frozen=True)
-class _Weigher:
-    """Exact sums of slots x durations; in Python integers where 64 bits might not do."""
-
-    durations_us: IntArray
-    time_us: int
-    exact_in_64_bits: bool
-
-    def __call__(self, slots: Any) -> int:
-        if isinstance(slots, int):
-            return slots * self.time_us
-        if self.exact_in_64_bits:
-            return int(slots @ self.durations_us)
-        return sum(a * b for a, b in zip(slots.tolist(), self.durations_us.tolist(), strict=True))

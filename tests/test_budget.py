@@ -7,7 +7,7 @@ import pytest
 
 from sim.budget import budget, weight_bytes
 from sim.hardware import GIB, find_gpu
-from sim.model import load_model, shape_from_config
+from sim.model_config import load_model, shape_from_config
 from workloads.request import InputError
 
 LARGE, SMALL = (1024, 8192), (256, 2048)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sim.budget import weight_bytes
 from sim.hardware import find_gpu
-from sim.model import load_model
+from sim.model_config import load_model
 from sim.step_time import ConstantStepTime, RooflineStepTime, StepLoad, parse_constant, roofline
 
 LLAMA = load_model("Llama-3.1-8B")
