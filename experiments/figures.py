@@ -57,23 +57,38 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     time_us : float64, shape (bins + 1,)
         Edges.
     means : dict of float64, shape (bins,)
-        Between two samples a column is taken to change linearly.
+        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant; it is
+        sampled at its end.
 
     Examples
     --------
-    >>> edges, means = time_means({"time_us": np.array([0, 4]), "idle": np.array([0, 8])}, bins=2)
-    >>> edges.tolist(), means["idle"].tolist()
+    >>> edges, means = time_means({"time_us": np.array([0, 4]), "running": np.array([0, 8])}, bins=2)
+    >>> edges.tolist(), means["running"].tolist()
     ([0.0, 2.0, 4.0], [2.0, 6.0])
     """
     time = columns["time_us"].astype(float)
     edges = np.linspace(time[0], max(time[-1], time[0] + 1), bins + 1)
-    ends = np.append(time, edges[-1])                  # the last state is held to the end
+    asleep = np.flatnonzero(columns["running"] == 0)   # held from the sample before
+    rows = np.sort(np.concatenate((np.arange(len(time)), asleep[asleep > 0])), kind="stable")
+    first = np.append(False, rows[1:] == rows[:-1])
+    points = time[np.where(np.roll(first, -1), rows - 1, rows)]
+    times = np.union1d(points, edges)
     means = {}
-    for name, values in columns.items():
-        held = np.append(values, values[-1])
-        area = np.concatenate(([0.0], np.cumsum(np.diff(ends) * (held[1:] + held[:-1]) / 2)))
-        means[name] = np.diff(np.interp(edges, ends, area)) / np.diff(edges)
+    for name in columns:
+        values = columns[name][rows].astype(float)
+        before, after = (_values_at(times, points, values, side) for side in ("left", "right"))
+        area = np.append(0.0, np.cumsum(np.diff(times) * (after[:-1] + before[1:]) / 2))
+        means[name] = np.diff(area[np.searchsorted(times, edges)]) / np.diff(edges)
     return edges, means
+
+
+def _values_at(times: NDArray[np.float64], points: NDArray[np.float64], values: NDArray[np.float64], side: str,
+               ) -> NDArray[np.float64]:
+    """Linear interpolation where ``points`` may repeat: the value before (left) or after (right) a step."""
+    within = np.interp(times, points, values)
+    at = np.searchsorted(points, times, side)          # first or one past the last of equal points
+    here = np.clip(at if side == "left" else at - 1, 0, len(points) - 1)
+    return np.where(points[here] == times, values[here], within)
 
 
 def time_unit(span_us: float) -> tuple[str, float]:
@@ -134,7 +149,7 @@ def plot_pool(rows: list[dict[str, Any]], title: str, path: str) -> None:
         down, across = layout(len(rows))
         width, height = PANEL_INCHES
         figure = Figure(figsize=(width * across, height * down + 0.4), layout="constrained")
-        figure.get_layout_engine().set(h_pad=0.02, w_pad=0.06)  # type: ignore[union-attr]
+        figure.get_layout_engine().set(h_pad=0.05, w_pad=0.06)  # type: ignore[union-attr]
         figure.suptitle(heading(title, int(13 * width * across)), fontsize=10)
         cells = figure.add_gridspec(down, across)
         windowed = [_panel(figure, cells[i // across, i % across], row) for i, row in enumerate(rows)]

@@ -124,7 +124,14 @@ def _terms(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, i
 def _hint(model: ModelShape, gpu: Gpu, utilization: float, limits: tuple[int, int], ranks: int,
           dtype: str | None) -> str:
     for size in (2**k for k in range(1, 11)):
-        fits = size > ranks and model.attention_heads % size == 0
-        if fits and _terms(model, gpu, utilization, limits, size, dtype).available_bytes > 0:
+        if size > ranks and _can_share(model, size) and _terms(model, gpu, utilization, limits, size, dtype).available_bytes > 0:
             return f"--tensor-parallel-size {size} is the smallest that leaves room"
     return "no tensor-parallel size leaves room"
+
+
+def _can_share(model: ModelShape, ranks: int) -> bool:
+    try:
+        model.check_tensor_parallel(ranks)
+    except InputError:
+        return False
+    return True

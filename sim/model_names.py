@@ -3,7 +3,7 @@
     "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
              meta  llama 3.1 8b  instruct bnb 4bit     words, without the owner
                    llama 3.1 8b                        the core, which must be that of a catalogue name
-             meta                instruct bnb 4bit     what falls away; "bnb" says that the weights are int4
+             meta                instruct bnb 4bit     what may fall away; "4bit" says that the weights are int4
 
 The catalogue also holds the tables that tell how a ``model_type`` differs from a Llama, and which layers keep their
 cache another way.
@@ -64,7 +64,7 @@ def find_name(text: str, is_folder: bool) -> tuple[str, list[str], str | None]:
     InputError
         If no name fits; with up to three close ones.
 
-    >>> find_name("Qwen2.5-14B-Instruct-AWQ")
+    >>> find_name("Qwen2.5-14B-Instruct-AWQ", is_folder=False)
     ('Qwen/Qwen2.5-14B', ['Instruct', 'AWQ'], 'awq')
     """
     names, wanted = known_models(), text.lower()

@@ -90,3 +90,15 @@ def test_a_model_whose_weights_cannot_be_counted_names_the_field():
     shape = shape_from_config({"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8}, "tiny", "test")
     with pytest.raises(InputError, match="tiny: vocab_size is not known"):
         budget(shape, find_gpu("H100"), 0.9, LARGE)
+
+
+def test_a_tensor_parallel_size_that_cannot_share_the_heads_is_refused():
+    with pytest.raises(InputError, match="tensor_parallel_size 3 does not divide the 32 attention heads"):
+        budget(load_model("Llama-3.1-8B"), find_gpu("H100"), 0.9, (256, 2048), ranks=3)
+
+
+def test_the_hint_names_only_sizes_that_can_share_the_heads():
+    with pytest.raises(InputError) as caught:          # phi-4 has 40 attention and 10 KV heads: 2 ranks, not 4 or 8
+        budget(load_model("phi-4"), find_gpu("10GB"), 0.9, (256, 2048))
+    assert "--tensor-parallel-size 4" not in str(caught.value)
+    assert "--tensor-parallel-size 8" not in str(caught.value)
