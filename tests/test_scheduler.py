@@ -1,0 +1,87 @@
+"""Decisions of the scheduler that the recorded cases do not pin down, step by step by hand."""
+
+import numpy as np
+import pytest
+from small import config_of, trace_of
+
+from sim.engine import Engine, Observer, Stalled
+from sim.scheduler import SchedulerConfig
+
+
+class Steps(Observer):
+    def __init__(self):
+        self.steps = []
+
+    def scheduled(self, now_us, step):
+        self.steps.append(step)
+
+
+def steps_of(trace, config, allocator="paged"):
+    watcher = Steps()
+    Engine(trace, config, allocator, observers=[watcher]).run()
+    return watcher.steps
+
+
+def test_nobody_is_admitted_in_a_step_that_preempted_even_if_the_first_chunk_would_fit():
+    # Rule 24. Five blocks of 4, budget 8, no whole-prompt gate. In step 3 request 1 needs a fourth block, none is free and
+    # it is the last: it preempts itself. Three blocks are free then and its first chunk needs two, but it has to wait.
+    config = config_of(6, 4, 40, max_num_seqs=8, max_num_batched_tokens=8, reserve_full_isl=False, longest_jump=1)
+    steps = steps_of(trace_of([(4, 10), (12, 3)]), config)
+    assert [len(s.preempted) for s in steps[:5]] == [0, 0, 0, 1, 0]
+    assert steps[3].admitted == []
+    assert [(a[0], a[2], a[3]) for a in steps[4].admitted] == [(1, 7, True)]
+
+
+def test_budget_goes_to_running_sequences_in_order_of_admission():
+    # Rule 22: a long prefill before it in the list takes the budget, the decoding request behind it gets nothing.
+    config = config_of(40, 4, 80, max_num_seqs=4, max_num_batched_tokens=8, long_prefill_token_threshold=6, longest_jump=1)
+    steps = steps_of(trace_of([(30, 1), (2, 4)]), config)
+    assert [(s.new_tokens, s.sequences) for s in steps[:2]] == [(8, 2), (7, 2)]
+    assert steps[1].uneven == [(0, 6)]
+
+
+def test_a_decode_may_starve_behind_prefill_chunks():
+    config = config_of(60, 4, 80, max_num_seqs=4, max_num_batched_tokens=8, long_prefill_token_threshold=4, longest_jump=1)
+    steps = steps_of(trace_of([(40, 1), (40, 1), (2, 4, 1)]), config)
+    # From step 0 on the two chunks of 4 use up the budget: request 2 is admitted only when they are done.
+    first = next(i for i, s in enumerate(steps) if any(a[0] == 2 for a in s.admitted))
+    assert first == 10
+    assert all(s.new_tokens == 8 for s in steps[:10])
+
+
+def test_without_chunked_prefill_a_prompt_waits_for_a_step_with_room():
+    config = config_of(40, 4, 8, max_num_seqs=4, max_num_batched_tokens=8, enable_chunked_prefill=False, longest_jump=1)
+    steps = steps_of(trace_of([(5, 1), (5, 1)]), config)
+    assert [s.new_tokens for s in steps] == [5, 5]
+
+
+def test_load_of_a_step():
+    # Two prompts of 3 and 5 tokens: 3 + 5 new tokens, context 8, pairs 1+2+3 + 1+2+3+4+5 = 21; then one decode each.
+    steps = steps_of(trace_of([(3, 2), (5, 2)]), config_of(10, 4, 20, longest_jump=1))
+    assert tuple(steps[0].load) == (8, 2, 8, 21)
+    assert tuple(steps[1].load) == (2, 2, 10, 10)
+
+
+def test_load_of_a_prefix_hit_counts_only_what_is_computed():
+    trace = trace_of([(9, 1, 0), (9, 1, 5)], content=[[1, 2, 3], [1, 2, 3]])
+    steps = steps_of(trace, config_of(10, 4, 20, longest_jump=1), "paged-prefix")
+    assert tuple(steps[1].load) == (1, 1, 9, 9)         # one new token that attends to 8 cached ones and itself
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
+    ({"max_num_batched_tokens": 100, "max_num_seqs": 101}, r"max_num_batched_tokens \(100\) must be at least max_num_seqs \(101\)"),
+    ({"watermark": 1.0}, "watermark must be in"),
+    ({"long_prefill_token_threshold": -1}, "long_prefill_token_threshold must be 0 or more"),
+])
+def test_what_vllm_refuses_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        SchedulerConfig(**changes)
+
+
+def test_a_pool_that_can_make_no_progress_names_the_request():
+    config = config_of(3, 4, 40)
+    engine = Engine(trace_of([(30, 1)]), config, "paged")
+    engine.facts.verdict = np.zeros(1, np.int64)        # as if the check at arrival had been forgotten
+    with pytest.raises(Stalled, match=r"request 0 \(30 \+ 1 tokens\)"):
+        engine.run()
