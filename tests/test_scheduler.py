@@ -70,7 +70,7 @@ def test_load_of_a_prefix_hit_counts_only_what_is_computed():
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
-    ({"max_num_batched_tokens": 100, "max_num_seqs": 101}, r"max_num_batched_tokens \(100\) must be at least max_num_seqs \(101\)"),
+    ({"max_num_batched_tokens": 100, "max_num_seqs": 101}, r"tokens \(100\) must be at least max_num_seqs \(101\)"),
     ({"watermark": 1.0}, "watermark must be in"),
     ({"long_prefill_token_threshold": -1}, "long_prefill_token_threshold must be 0 or more"),
 ])
