@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -30,29 +31,46 @@ example:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 a check failed, 2 bad argument or input."""
     arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP.format(commands="\n".join(f"  {name:<12}{about}" for name, about in COMMANDS.items())), end="")
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
-        print(f"pagedsim {VERSION}")
-        return 0
-    name, *rest = arguments
-    if name not in COMMANDS:
-        print(f"pagedsim: error: unknown command {name!r}: one of {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")   # a file name may hold what the terminal cannot show
     try:
-        status: int = importlib.import_module(f"experiments.{name}").main(rest)
+        status = _run(arguments)
         sys.stdout.flush()
         return status
     except InputError as error:
-        print(f"pagedsim {name}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"pagedsim {arguments[0]}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:                            # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    except OSError as error:                           # files are handled where they are written: this is our output
+        _drop_output()
+        print(f"pagedsim: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("pagedsim: interrupted", file=sys.stderr)
         return 130
+
+
+def _run(arguments: list[str]) -> int:
+    name, *rest = arguments or [""]
+    if name in ("-h", "--help", "help"):
+        print(HELP.format(commands="\n".join(f"  {name:<12}{about}" for name, about in COMMANDS.items())), end="")
+        return 0
+    if name == "--version":
+        print(f"pagedsim {VERSION}")
+        return 0
+    if name not in COMMANDS:
+        problem = f"unknown command {name!r}" if arguments else "no command"
+        print(f"pagedsim: error: {problem}: one of {', '.join(COMMANDS)} (see pagedsim --help)", file=sys.stderr)
+        return 2
+    status: int = importlib.import_module(f"experiments.{name}").main(rest)
+    return status
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere, so that leaving does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from experiments import options as opt
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
-from experiments.output import write_json, write_text
+from experiments.output import check_writable, write_json, write_text
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
 from experiments.version import VERSION
@@ -24,6 +24,7 @@ from sim.engine import REJECTIONS, Engine, Observer, Run
 from sim.request_log import NEVER
 from sim.result import scenario
 from sim.timeline import Timeline
+from workloads.request import InputError
 
 EXAMPLES = """examples:
   pagedsim compare
@@ -39,22 +40,21 @@ COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
-    if options.plot:
-        check_format(options.plot)
+    _check_outputs(options)
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
     runs, timelines, audits = _simulate(setup, names, options)
     document = compare_json(setup, runs, audits)
-    if options.plot:
+    if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
         plot_pool([{"allocator": n, "columns": timelines[n].columns(), "capacity": runs[n].ledger.capacity,
                     "window_us": s["window_us"], "useful": s["memory"]["token_states"],
                     "concurrency": s["concurrency"]["mean"]}
                    for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
-    if options.requests:
+    if options.requests is not None:
         write_text(options.requests, lambda file: _write_requests(file, runs))
-    if options.json:
+    if options.json is not None:
         write_json(options.json, document)
     if options.json != "-":
         print_report(document, setup.notes, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
@@ -77,6 +77,15 @@ def parser() -> argparse.ArgumentParser:
     for add in (opt.add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
         add(made)
     return made
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """What cannot be written is said before the work, not after it."""
+    if options.plot is not None:
+        check_format(options.plot)
+    for path in (options.plot, options.requests, None if options.json == "-" else options.json):
+        if path is not None:
+            check_writable(path)
 
 
 def _allocators(options: argparse.Namespace) -> list[str]:
@@ -112,7 +121,12 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
             watchers: list[Observer] = [audits[name]]
             if not quiet:
                 watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
-            runs[name] = Engine(setup.trace, setup.sim, name, timelines[name] if options.plot else None, watchers).run()
+            timeline = timelines[name] if options.plot is not None else None
+            try:
+                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers).run()
+            except MemoryError:
+                raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
+                                 f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
     return runs, timelines, audits
 
 

@@ -44,7 +44,7 @@ UNDATED = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None},
 
 def check_format(path: str) -> None:
     """Raise InputError unless the file name ends in a format we draw."""
-    if not path.lower().endswith(FORMATS):
+    if Path(path).suffix.lower() not in FORMATS:
         raise InputError(f"{show_path(path)}: a picture ends in {', '.join(FORMATS)}")
 
 
@@ -57,8 +57,8 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     time_us : float64, shape (bins + 1,)
         Edges.
     means : dict of float64, shape (bins,)
-        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant; it is
-        sampled at its end.
+        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant, and
+        sampled at its end, when the next request already waits.
 
     Examples
     --------
@@ -76,6 +76,8 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     means = {}
     for name in columns:
         values = columns[name][rows].astype(float)
+        if name == "waiting":
+            values[columns["running"][rows] == 0] = 0
         before, after = (_values_at(times, points, values, side) for side in ("left", "right"))
         area = np.append(0.0, np.cumsum(np.diff(times) * (after[:-1] + before[1:]) / 2))
         means[name] = np.diff(area[np.searchsorted(times, edges)]) / np.diff(edges)
@@ -150,7 +152,7 @@ def plot_pool(rows: list[dict[str, Any]], title: str, path: str) -> None:
         width, height = PANEL_INCHES
         figure = Figure(figsize=(width * across, height * down + 0.4), layout="constrained")
         figure.get_layout_engine().set(h_pad=0.05, w_pad=0.06)  # type: ignore[union-attr]
-        figure.suptitle(heading(title, int(13 * width * across)), fontsize=10)
+        figure.suptitle(heading(title, int(11 * width * across)), fontsize=10)
         cells = figure.add_gridspec(down, across)
         windowed = [_panel(figure, cells[i // across, i % across], row) for i, row in enumerate(rows)]
         _legend(figure.add_subplot(cells[len(rows) // across, len(rows) % across]), any(windowed))
@@ -163,15 +165,19 @@ def _panel(figure: Any, cell: Any, row: dict[str, Any]) -> bool:
     pair = cell.subgridspec(2, 1, height_ratios=(3, 1), hspace=0.05)
     top = figure.add_subplot(pair[0])
     bottom = figure.add_subplot(pair[1], sharex=top)
+    top.set(ylim=(0, 100), ylabel="slots of the pool (%)")
+    top.set_title(f"{row['allocator']}: {100 * row['useful']:.1f} % useful, {row['concurrency']:.1f} running", fontsize=9.5)
+    top.tick_params(labelbottom=False)
+    if not len(row["columns"]["time_us"]):
+        top.text(0.5, 0.5, "no request was served", transform=top.transAxes, ha="center")
+        return False
     edges, means = time_means(row["columns"])
     unit, us = time_unit(edges[-1] - edges[0])
     time = edges / us
-    _stack(top, time, means, row["capacity"])
-    top.set(ylim=(0, 100), xlim=(time[0], time[-1]), ylabel="slots of the pool (%)")
-    top.tick_params(labelbottom=False)
-    top.set_title(f"{row['allocator']}: {100 * row['useful']:.1f} % useful, {row['concurrency']:.1f} running", fontsize=9.5)
-    _requests(bottom, time, means)
+    top.set_xlim(time[0], time[-1])
     bottom.set_xlabel(f"time ({unit})")
+    _stack(top, time, means, row["capacity"])
+    _requests(bottom, time, means)
     end = row["window_us"][1]
     marked = bool(end < row["columns"]["time_us"][-1])
     if marked:
@@ -181,21 +187,22 @@ def _panel(figure: Any, cell: Any, row: dict[str, Any]) -> bool:
 
 
 def _stack(axes: Any, time: NDArray[np.float64], means: dict[str, NDArray[np.float64]], capacity: int) -> None:
-    floor = np.zeros(len(time) - 1)
+    floor = np.zeros(len(time))
     for part in PARTS:
-        share = 100 * means[part] / capacity
+        ceiling = floor + 100 / capacity * np.append(means[part], means[part][-1])
         colour, hatch = STYLES[part]
-        if share.any():
-            axes.stairs(floor + share, time, baseline=floor, fill=True, facecolor=colour, edgecolor=INK, hatch=hatch,
-                        linewidth=0)
-        floor = floor + share
+        if means[part].any():
+            area = axes.fill_between(time, floor, ceiling, step="post", facecolor=colour, edgecolor=INK, hatch=hatch, linewidth=0)
+            area.set_label(part)
+            area.set_in_layout(False)
+        floor = ceiling
 
 
 def _requests(axes: Any, time: NDArray[np.float64], means: dict[str, NDArray[np.float64]]) -> None:
     """Running sequences on the left axis, waiting requests on the right one."""
     waiting = axes.twinx()
     for side, name, colour, style in ((waiting, "waiting", GREY, "--"), (axes, "running", "black", "-")):
-        side.stairs(means[name], time, color=colour, linestyle=style, baseline=None)
+        side.step(time, np.append(means[name], means[name][-1]), where="post", color=colour, linestyle=style, linewidth=1)
         side.set_ylim(0, max(1.0, 1.1 * float(means[name].max())))
         side.set_ylabel(name, color=colour)
         side.locator_params(axis="y", nbins=4, integer=True)

@@ -76,7 +76,8 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gpu-memory-utilization", type=number(0, 1), default=0.92, metavar="X",
                        help="share of the GPU's memory to use (default 0.92)")
     group.add_argument("--tensor-parallel-size", "-tp", type=whole(1), default=1, metavar="N", help="GPUs a replica (default 1)")
-    group.add_argument("--available-kv-gib", type=number(), metavar="GIB", help="this KV budget a GPU instead of a derived one")
+    group.add_argument("--available-kv-gib", type=number(most=1e9), metavar="GIB",
+                       help="this KV budget a GPU instead of a derived one")
     group.add_argument("--num-gpu-blocks-override", type=whole(1), metavar="N",
                        help="the pool directly, null block included; no model needed then")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from workloads.synthetic import chat_workload
 
 DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
 DEFAULT_RATE = 2.0
+MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our memory, or 64 bits
 DTYPES = {"half": "float16", "float": "float32"}
 
 
@@ -57,6 +59,9 @@ def prepare(options: argparse.Namespace) -> Setup:
     per_token = None if model is None else model.kv_bytes_per_token(_kv_element_bytes(options, model), ranks)
     longest, implied = _max_model_len(options, model, trace)
     blocks = _num_blocks(options, model, gpu, per_token)
+    if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
+        raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
+                         f"blocks and {MOST_SLOTS:,} slots")
     clock = _step_time(options, model, gpu, per_token)
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate)
@@ -73,7 +78,7 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
     if options.trace is None:
         if options.format is not None:
             raise InputError("--format is for a trace file, and none was given")
-        trace = replace(chat_workload(lengths, rate_per_s=options.rate or DEFAULT_RATE), source=_chat_source(options))
+        trace = replace(_at_rate(options, chat_workload, rng=lengths), source=_chat_source(options))
     else:
         trace = read_trace(options.trace, options.format)
     if options.max_total_tokens is not None:
@@ -86,6 +91,14 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
     return _timed(trace, options, arrivals, notes)
+
+
+def _at_rate(options: argparse.Namespace, make: Callable[..., Trace], **arguments: Any) -> Trace:
+    try:
+        with np.errstate(over="ignore"):
+            return make(rate_per_s=options.rate or DEFAULT_RATE, **arguments)
+    except ValueError as error:
+        raise InputError(f"--rate: {error}") from None
 
 
 def _chat_source(options: argparse.Namespace) -> str:
@@ -101,8 +114,9 @@ def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, 
         return transform.all_at_once(trace)
     if trace.arrival_us is None:
         rate = options.rate or DEFAULT_RATE
+        timed = _at_rate(options, transform.with_poisson_arrivals, trace=trace, rng=rng)
         notes.append(f"{trace.source} has no arrival times: Poisson arrivals at {rate:g} requests/s, seed {options.seed}")
-        return transform.with_poisson_arrivals(trace, rate, rng)
+        return timed
     if options.rate is not None and options.trace is not None:
         raise InputError(f"{trace.source} has its own arrival times: --rate is for traces without")
     return replace(trace, arrival_us=trace.arrival_us - trace.arrival_us[0])

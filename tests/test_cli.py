@@ -1,0 +1,136 @@
+"""The command itself: help, version, exit statuses, quiet, and a start that loads only what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cli_run import lengths, run
+
+import experiments.compare
+from experiments.version import VERSION
+
+SHORT = ("compare", "--limit", "3", "-q")
+POOL = ("--num-gpu-blocks-override", "40")
+
+
+def python(code, **options):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
+def test_help_names_every_command(capsys, flag):
+    said = run(capsys, flag)
+    assert (said.status, said.err) == (0, "")
+    assert "pagedsim compare" in said.out
+    assert "example" in said.out
+
+
+def test_help_of_compare_has_an_example_and_the_contracts_options(capsys):
+    said = run(capsys, "compare", "--help")
+    assert (said.status, said.err) == (0, "")
+    for word in ("examples:", "--format", "--allocator", "--saturate", "--plot", "--requests", "--json", "--limit", "--shuffle",
+                 "--max-total-tokens", "--rate", "--seed", "--model", "--gpu", "--placement", "--step-time", "--watermark"):
+        assert word in said.out, word
+    assert max(map(len, said.out.splitlines())) <= 120
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"pagedsim {VERSION}\n", "")
+
+
+@pytest.mark.parametrize(("arguments", "named"), [
+    (["compere"], "unknown command 'compere': one of compare"),
+    (["--plot"], "unknown command '--plot'"),
+    (["two\nlines"], r"unknown command 'two\nlines'"),
+    ([], "no command: one of compare"),
+])
+def test_an_unknown_command_is_one_line(capsys, arguments, named):
+    said = run(capsys, *arguments)
+    assert (said.status, said.out) == (2, "")
+    assert said.err.count("\n") == 1
+    assert named in said.err
+
+
+def test_options_are_not_abbreviated(capsys):
+    said = run(capsys, "compare", "--lim", "3")
+    assert (said.status, said.out) == (2, "")
+    assert "--lim" in said.err
+
+
+def test_quiet_says_nothing_on_stderr(capsys, tmp_path):
+    trace = lengths(tmp_path, [(20, 5), (30, 6)])
+    said = run(capsys, "compare", trace, *POOL)
+    assert said.status == 0
+    assert said.err.endswith(" s of work\n")
+    quiet = run(capsys, "compare", trace, *POOL, "-q")
+    assert quiet == (0, said.out, "")
+    loud_json = run(capsys, "compare", trace, *POOL, "--json", "-")
+    assert "note: " in loud_json.err
+    assert run(capsys, "compare", trace, *POOL, "--json", "-", "-q").err == ""
+
+
+def test_interrupted(capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments.compare, "prepare", interrupt)
+    assert run(capsys, "compare") == (130, "", "pagedsim: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["compare", "--help"]])
+def test_a_start_loads_only_what_it_needs(arguments):
+    heavy = ["matplotlib"] if arguments[0] == "compare" else ["matplotlib", "simpy", "rich"]
+    code = f"""
+import sys
+from experiments.cli import main
+try:
+    main({arguments!r})
+except SystemExit:
+    pass
+print("loaded:", [name for name in {heavy} if name in sys.modules])
+"""
+    assert python(code).stdout.endswith("loaded: []\n")
+
+
+def test_compare_without_a_picture_loads_no_matplotlib(tmp_path):
+    trace = lengths(tmp_path, [(20, 5)])
+    code = f"""
+import sys
+from experiments.cli import main
+main(["compare", {str(trace)!r}, "-q", "--num-gpu-blocks-override", "40"])
+print("loaded:", "matplotlib" in sys.modules)
+"""
+    assert python(code).stdout.endswith("loaded: False\n")
+
+
+def test_the_module_runs_and_hands_on_its_status():
+    command = [sys.executable, "-m", "experiments.cli"]
+    done = subprocess.run([*command, "nothing"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], [*SHORT], [*SHORT, "--json", "-"]])
+def test_a_full_disk_under_stdout_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "experiments.cli", *arguments], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "pagedsim: error: cannot write to standard output: No space left on device\n")
+
+
+def test_a_reader_that_goes_away_is_no_traceback():
+    command = [sys.executable, "-m", "experiments.cli", *SHORT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_a_name_the_terminal_cannot_show_is_escaped(tmp_path):
+    trace = lengths(tmp_path, [(20, 5)], "é.csv")
+    done = subprocess.run([sys.executable, "-m", "experiments.cli", "compare", str(trace), "-q", *POOL], capture_output=True,
+                          timeout=60, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"\xe9.csv" in done.stdout
