@@ -20,9 +20,10 @@ from experiments.report import print_report
 from experiments.setup import Setup, prepare
 from experiments.version import VERSION
 from sim.catalog import ALLOCATORS
-from sim.engine import REJECTIONS, Engine, Observer, Run
+from sim.engine import Engine
 from sim.request_log import NEVER
 from sim.result import scenario
+from sim.run import REJECTIONS, Observer, Run
 from sim.timeline import Timeline
 from workloads.request import InputError
 

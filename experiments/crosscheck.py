@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim.config import SimConfig
-from sim.contiguous import ContiguousAllocator
-from sim.engine import Engine, Observer, Run, simulate
-from sim.paged import PagedAllocator
-from sim.scheduler import DecodeRun, SchedulerConfig, Step
+from sim.engine import simulate
+from sim.memory.allocator import Allocator
+from sim.memory.contiguous import ContiguousAllocator
+from sim.memory.paged import PagedAllocator
+from sim.run import Observer, Run
+from sim.scheduler import Scheduler, SchedulerConfig
+from sim.step import DecodeRun, Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace
 
@@ -50,9 +53,9 @@ class OverlapAudit(Observer):
         self._spans: list[tuple[int, int]] = []
         self._of: dict[int, tuple[int, int]] = {}
 
-    def started(self, engine: Engine) -> None:
-        assert isinstance(engine.allocator, ContiguousAllocator)
-        self._allocator = engine.allocator
+    def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
+        assert isinstance(allocator, ContiguousAllocator)
+        self._allocator = allocator
 
     def scheduled(self, now_us: int, step: Step) -> None:
         for request, _, _, _, handle in step.admitted:
@@ -79,9 +82,9 @@ class TableAudit(Observer):
         self.by_tables = self.by_free_queue = self.wrong_refs = 0
         self._seen = 0
 
-    def started(self, engine: Engine) -> None:
-        assert isinstance(engine.allocator, PagedAllocator)
-        self._allocator, self._scheduler = engine.allocator, engine.scheduler
+    def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
+        assert isinstance(allocator, PagedAllocator)
+        self._allocator, self._scheduler = allocator, scheduler
 
     def scheduled(self, now_us: int, step: Step) -> None:
         self._seen += 1

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.output import replacing
-from sim.allocator import PARTS
+from sim.memory.allocator import PARTS
 from workloads.readers.messages import show_path
 from workloads.request import InputError, IntArray
 

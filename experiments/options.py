@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from sim.arena import PLACEMENTS
 from sim.catalog import ALLOCATORS
+from sim.memory.arena import PLACEMENTS
 from workloads.readers import READERS
 
 

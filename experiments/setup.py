@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sim import kv_formula
-from sim.budget import budget, weight_bytes
 from sim.config import SimConfig
-from sim.hardware import GIB, Gpu, default_limits, find_gpu
-from sim.model import ModelShape
-from sim.model_config import load_model
 from sim.scheduler import SchedulerConfig
+from sim.sizing import kv_formula
+from sim.sizing.budget import budget, weight_bytes
+from sim.sizing.hardware import GIB, Gpu, default_limits, find_gpu
+from sim.sizing.model import ModelShape
+from sim.sizing.model_config import load_model
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
 from workloads import transform
 from workloads.readers import read_trace

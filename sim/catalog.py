@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sim.allocator import Allocator
-from sim.arena import PLACEMENTS
 from sim.config import SimConfig
-from sim.contiguous import ContiguousAllocator, reserve_max, reserve_oracle, reserve_pow2
 from sim.demand import Demand
-from sim.paged import PagedAllocator
+from sim.memory.allocator import Allocator
+from sim.memory.arena import PLACEMENTS
+from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_oracle, reserve_pow2
+from sim.memory.paged import PagedAllocator
 from workloads.request import IntArray
 
 

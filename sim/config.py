@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim.arena import PLACEMENTS
+from sim.memory.arena import PLACEMENTS
 from sim.scheduler import SchedulerConfig
 from sim.step_time import ConstantStepTime, StepTime
 

@@ -14,71 +14,25 @@ one array, the ledger books them one by one in array operations, and the outcome
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import simpy
 
-from sim.allocator import Allocator, DecodePath, SlotCounts
 from sim.catalog import ALLOCATORS
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.ledger import Integrals, Ledger, PoolState
+from sim.memory.allocator import DecodePath, SlotCounts
 from sim.request_log import RequestLog
-from sim.scheduler import DecodeRun, Scheduler, Step
+from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, Observer, Run, Stalled
+from sim.scheduler import Scheduler
+from sim.step import NO_RUN, DecodeRun, Step
 from sim.step_time import StepLoad
 from sim.timeline import Timeline
 from workloads.request import IntArray, Trace
 
-SERVED, TOO_LONG, EXCEEDS_POOL = 0, 1, 2
-REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_than_pool"}
-
 Process = Generator[simpy.Event, Any, None]
-
-
-class Stalled(RuntimeError):
-    """No request can ever move again; the message names the one at the head."""
-
-
-class Observer:
-    """Called by the engine with what happened; the default does nothing. Observers read, they change nothing."""
-
-    def started(self, engine: Engine) -> None:
-        """Before the first event."""
-
-    def scheduled(self, now_us: int, step: Step) -> None:
-        """A step was scheduled at ``now_us``."""
-
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
-        """As many decode steps as there are starts were made at once."""
-
-    def updated(self, now_us: int, finished: list[int]) -> None:
-        """A step ended at ``now_us``; these requests left."""
-
-
-@dataclass
-class Run:
-    """The facts of one simulation, from which `result` computes metrics.
-
-    ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that held
-    ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
-    can never move again (only without ``refuse_impossible``).
-    """
-
-    allocator: Allocator
-    config: SimConfig
-    demand: Demand
-    ledger: Ledger
-    log: RequestLog
-    arrival_us: IntArray
-    verdict: IntArray
-    preemptions: int = 0
-    steps: int = 0
-    peak_at_limit: int = 0
-    window_us: tuple[int, int] = (0, 0)
-    window: Integrals = field(default_factory=Integrals)
-    stuck: list[int] = field(default_factory=list)
 
 
 class Engine:
@@ -126,7 +80,7 @@ class Engine:
     def run(self) -> Run:
         """Serve every request and return the facts."""
         for observer in self._observers:
-            observer.started(self)
+            observer.started(self.allocator, self.scheduler)
         self._env.process(self._arrivals())
         self._env.process(self._server())
         self._env.run()
@@ -193,7 +147,7 @@ class Engine:
     # ------------------------------------------------------------------ steps
     def _advance(self) -> int | None:
         """Make one step, or many at once; returns how long they take, None if nobody can ever move again."""
-        run = self.scheduler.decode_run(self.config.longest_jump) if self.config.longest_jump > 1 else DecodeRun(0)
+        run = self.scheduler.decode_run(self.config.longest_jump) if self.config.longest_jump > 1 else NO_RUN
         if run.steps > 1:
             return self._jump(run)
         now = self.now

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.allocator import PARTS, SlotCounts
+from sim.memory.allocator import PARTS, SlotCounts
 from workloads.request import IntArray
 
 SAFE = 1 << 62

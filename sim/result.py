@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocator import PARTS
-from sim.contiguous import ContiguousAllocator
-from sim.engine import REJECTIONS, Run
 from sim.ledger import Integrals
-from sim.paged import PagedAllocator
+from sim.memory.allocator import PARTS
+from sim.memory.contiguous import ContiguousAllocator
+from sim.memory.paged import PagedAllocator
 from sim.request_log import NEVER
+from sim.run import REJECTIONS, Run
 
 JsonObject = dict[str, Any]
 

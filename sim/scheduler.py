@@ -14,15 +14,14 @@ make many steps at once while nothing but lengths can change, with the same outc
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from sim.allocator import Allocator, Ask, DecodePath, Refusal
 from sim.batch import Batch
 from sim.demand import Demand
-from sim.step_time import StepLoad
+from sim.memory.allocator import Allocator, Ask, DecodePath, Refusal
+from sim.step import NO_RUN, DecodeRun, Step
 from workloads.request import IntArray
 
 UNLIMITED = 1 << 62
@@ -65,44 +64,6 @@ class SchedulerConfig:
         if not self.enable_chunked_prefill and budget is not None and budget < max_model_len:
             raise ValueError(f"without chunked prefill max_num_batched_tokens ({budget}) must be at least "
                              f"max_model_len ({max_model_len}), as in vLLM")
-
-
-@dataclass
-class Step:
-    """What one schedule() decided.
-
-    ``admitted`` holds (request, cached tokens, new tokens, resumed, handle); ``preempted`` (request, computed tokens
-    lost); ``uneven`` (request, new tokens) of running sequences that computed anything but one token; ``sampling``
-    the requests whose last known token is computed in this step and that waited for that (prefill or recompute ends).
-    """
-
-    new_tokens: int = 0
-    sequences: int = 0
-    context_tokens: int = 0
-    attention_pairs: int = 0
-    admitted: list[tuple[int, int, int, bool, int]] = field(default_factory=list)
-    preempted: list[tuple[int, int]] = field(default_factory=list)
-    uneven: list[tuple[int, int]] = field(default_factory=list)
-    sampling: list[int] = field(default_factory=list)
-
-    @property
-    def load(self) -> StepLoad:
-        """The step as a step-time model sees it."""
-        return StepLoad(self.new_tokens, self.sequences, self.context_tokens, self.attention_pairs)
-
-
-class DecodeRun(NamedTuple):
-    """The next ``steps`` steps only let the running sequences grow by one token each; fewer than 2 gain nothing.
-
-    ``open``: an arrival meanwhile could be admitted, so the run must end at the next one. ``refused``: see `Scheduler`.
-    """
-
-    steps: int
-    open: bool = False
-    refused: Refusal | None = None
-
-
-NO_RUN = DecodeRun(0)
 
 
 class Scheduler:

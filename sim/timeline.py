@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.allocator import PARTS, SlotCounts
+from sim.memory.allocator import PARTS, SlotCounts
 from workloads.request import IntArray
 
 MOST_SAMPLES = 8192

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from sim.config import SimConfig
-from sim.engine import Engine, Observer
+from sim.engine import Engine
+from sim.run import Observer
 from sim.scheduler import SchedulerConfig
 from workloads.request import ContentIds, Trace
 
@@ -77,9 +78,9 @@ class Recorder(Observer):
         self.names, self.full = names, full
         self.events, self.rows, self.cached, self.lengths = [], [], {}, {}
 
-    def started(self, engine):
-        self.engine = engine
-        self.pool = engine.allocator.pool
+    def started(self, allocator, scheduler):
+        self.allocator, self.scheduler = allocator, scheduler
+        self.pool = allocator.pool
         self.evicted = []
         original = self.pool._evict
 
@@ -90,7 +91,7 @@ class Recorder(Observer):
         self.pool._evict = watched
 
     def scheduled(self, now, step):
-        allocator, running = self.engine.allocator, self.engine.scheduler.running
+        allocator, running = self.allocator, self.scheduler.running
         admitted = {a[0] for a in step.admitted}
         self.events += [["preempt", now, self.names[r]] for r, _ in step.preempted]
         if self.full:
@@ -107,7 +108,7 @@ class Recorder(Observer):
             if grown and self.full:
                 self.events.append(["grow", now, self.names[request], grown])
         self.lengths = {r: len(t) for r, t in tables.items()}
-        self.row = [now, len(running), len(self.engine.scheduler.waiting), step.new_tokens, self.pool.free]
+        self.row = [now, len(running), len(self.scheduler.waiting), step.new_tokens, self.pool.free]
         if not step.new_tokens and not len(running):
             self.end_row()
 

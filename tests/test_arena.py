@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import NaiveArena
 
-from sim.arena import PLACEMENTS, BuddyArena, FitArena
+from sim.memory.arena import PLACEMENTS, BuddyArena, FitArena
 
 
 def test_paper_pool_holds_seven_reservations_of_2048():

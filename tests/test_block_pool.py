@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import NaivePool
 
-from sim.block_pool import BlockPool
+from sim.memory.block_pool import BlockPool
 
 
 def hashes(*values):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sim.budget import budget, weight_bytes
-from sim.hardware import GIB, find_gpu
-from sim.model_config import load_model, shape_from_config
+from sim.sizing.budget import budget, weight_bytes
+from sim.sizing.hardware import GIB, find_gpu
+from sim.sizing.model_config import load_model, shape_from_config
 from workloads.request import InputError
 
 LARGE, SMALL = (1024, 8192), (256, 2048)

@@ -12,6 +12,7 @@ import pytest
 from cli_run import document, lengths, mooncake, run, shared_trace, timed
 
 import experiments.output
+from experiments.cli import main
 from experiments.version import VERSION
 from sim.catalog import ALLOCATORS
 
@@ -46,9 +47,12 @@ def traffic(tmp_path_factory):
     return mooncake(tmp_path_factory.mktemp("traffic"), rows)
 
 
-@pytest.fixture(params=[(), ("--saturate",)], ids=["arriving", "saturated"])
-def result(request, traffic, capsys):
-    return document(capsys, traffic, *POOL, "--max-model-len", 200, *request.param)
+@pytest.fixture(scope="module", params=[(), ("--saturate",)], ids=["arriving", "saturated"])
+def result(request, traffic, tmp_path_factory):
+    path = tmp_path_factory.mktemp("result") / "result.json"
+    options = [*map(str, POOL), "--max-model-len", "200", "--json", str(path), "-q", *request.param]
+    assert main(["compare", str(traffic), *options]) == 0
+    return json.loads(path.read_text())
 
 
 # ---------------------------------------------------------------------- the contract's object
@@ -165,7 +169,8 @@ def test_the_seed_decides(capsys, tmp_path):
 
 # ---------------------------------------------------------------------- where the result goes
 def test_json_to_stdout_is_alone_there(capsys, traffic, tmp_path):
-    said = run(capsys, "compare", traffic, *POOL, "--json", "-", "--plot", tmp_path / "p.png", "--requests", tmp_path / "r.csv")
+    said = run(capsys, "compare", traffic, *POOL, "--allocator", "paged", "--json", "-", "--plot", tmp_path / "p.png",
+               "--requests", tmp_path / "r.csv")
     assert said.status == 0
     assert said.out == json.dumps(json.loads(said.out), indent=1) + "\n"
     assert {path.name for path in tmp_path.iterdir()} == {"p.png", "r.csv"}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from cli_run import mooncake, run
 
-import sim.arena
-import sim.contiguous
+import sim.memory.arena
+import sim.memory.contiguous
 from experiments.crosscheck import Check
 from sim.catalog import ALLOCATORS
-from sim.contiguous import ContiguousAllocator
 from sim.ledger import Ledger
-from sim.paged import PagedAllocator
+from sim.memory.contiguous import ContiguousAllocator
+from sim.memory.paged import PagedAllocator
 from sim.request_log import RequestLog
 
 # A pool of 32 blocks of 4 = 128 slots and a longest request of 32: four of them fit, in either way of counting.
@@ -101,7 +101,7 @@ def log_forgets_a_token(patch):
     patch.setattr(RequestLog, "finish", lambda self, request, now, computed: finish(self, request, now, computed - 1))
 
 
-class OverlappingArena(sim.arena.FitArena):
+class OverlappingArena(sim.memory.arena.FitArena):
     """Counts right and hands out the same addresses again."""
 
     def __init__(self, capacity):
@@ -119,20 +119,20 @@ class OverlappingArena(sim.arena.FitArena):
 
 
 def arena_overlaps(patch):
-    patch.setitem(sim.arena.PLACEMENTS, "first-fit", OverlappingArena)
+    patch.setitem(sim.memory.arena.PLACEMENTS, "first-fit", OverlappingArena)
 
 
 def arena_leaves_the_pool(patch):
-    place, release = sim.arena.FitArena.place, sim.arena.FitArena.release
-    patch.setattr(sim.arena.FitArena, "place", lambda self, size: None if (at := place(self, size)) is None else at + 1)
-    patch.setattr(sim.arena.FitArena, "release", lambda self, start, size: release(self, start - 1, size))
+    place, release = sim.memory.arena.FitArena.place, sim.memory.arena.FitArena.release
+    patch.setattr(sim.memory.arena.FitArena, "place", lambda self, size: None if (at := place(self, size)) is None else at + 1)
+    patch.setattr(sim.memory.arena.FitArena, "release", lambda self, start, size: release(self, start - 1, size))
 
 
 def reserving(policy):
     """`contiguous-max` with another reservation."""
     def plant(patch):
         patch.setitem(ALLOCATORS, "contiguous-max", lambda demand, config: ContiguousAllocator(
-            demand, sim.arena.PLACEMENTS[config.placement](config.usable_slots), policy))
+            demand, sim.memory.arena.PLACEMENTS[config.placement](config.usable_slots), policy))
     return plant
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.hardware import GIB, default_limits, find_gpu, known_gpus
+from sim.sizing.hardware import GIB, default_limits, find_gpu, known_gpus
 from workloads.request import InputError
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from small import config_of, parts, states, trace_of
 
-from sim.allocator import SlotCounts
 from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState
+from sim.memory.allocator import SlotCounts
 
 A, B = (5, 3), (6, 1)                                  # the requests of LEDGER.md's worked example
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.model_config import load_model, shape_from_config
-from sim.model_names import known_models
+from sim.sizing.model_config import load_model, shape_from_config
+from sim.sizing.model_names import known_models
 from workloads.request import InputError
 
 LLAMA = {"model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,

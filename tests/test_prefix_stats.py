@@ -3,9 +3,9 @@
 import numpy as np
 from small import config_of, states, trace_of
 
-from sim.allocator import Ask, Prefix
 from sim.demand import Demand
-from sim.prefix_stats import PrefixStats
+from sim.memory.allocator import Ask, Prefix
+from sim.memory.prefix_stats import PrefixStats
 from sim.result import prefix_cache
 
 

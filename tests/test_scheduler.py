@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from small import config_of, trace_of
 
-from sim.engine import Engine, Observer, Stalled
+from sim.engine import Engine
+from sim.run import Observer, Stalled
 from sim.scheduler import SchedulerConfig
 
 

@@ -35,7 +35,7 @@ def catalogue() -> dict[str, Any]:
     >>> catalogue()["models"]["meta-llama/Llama-2-13b"]["num_hidden_layers"]
     40
     """
-    text = resources.files("sim").joinpath("data/models.json").read_text(encoding="utf-8")
+    text = resources.files("sim.sizing").joinpath("data/models.json").read_text(encoding="utf-8")
     data: dict[str, Any] = json.loads(text)
     return data
 

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.model import Experts, Family, Latent, ModelShape
-from sim.model_names import catalogue, find_name, named_quantization, shortened
+from sim.sizing.model import Experts, Family, Latent, ModelShape
+from sim.sizing.model_names import catalogue, find_name, named_quantization, shortened
 from workloads.request import InputError
 
 _NOT_YET = "such layers are not understood yet"

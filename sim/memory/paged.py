@@ -13,11 +13,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
-from sim.block_hash import BlockHashes
-from sim.block_pool import NO_HASH, BlockPool
 from sim.demand import Demand
-from sim.prefix_stats import PrefixStats
+from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
+from sim.memory.block_hash import BlockHashes
+from sim.memory.block_pool import NO_HASH, BlockPool
+from sim.memory.prefix_stats import PrefixStats
 from workloads.request import IntArray
 
 

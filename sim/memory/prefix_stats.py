@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.allocator import Ask
 from sim.demand import Demand
+from sim.memory.allocator import Ask
 from workloads.request import IntArray
 
 ORIGINS = ("other_request", "same_session", "own_after_preemption")

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from sim.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
-from sim.arena import Arena
 from sim.demand import Demand
+from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
+from sim.memory.arena import Arena
 from workloads.request import IntArray
 
 

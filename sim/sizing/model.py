@@ -3,7 +3,7 @@
     ModelShape  ->  bytes a token (full attention: K and V of each KV head; MLA: one row)
                 ->  parameters    (all, those one token passes through, routed experts, embeddings)
 
-`Family` tells how a ``model_type`` differs from a Llama. `sim.model_config` makes shapes from config.json and from the
+`Family` tells how a ``model_type`` differs from a Llama. `sim.sizing.model_config` makes shapes from config.json and from the
 catalogue; no file is read here.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sim import kv_formula
+from sim.sizing import kv_formula
 from workloads.request import InputError
 
 
@@ -63,7 +63,7 @@ class ModelShape:
     the weights are stored (None: as ``dtype`` says), ``note`` what to tell the user: words that fell away, fields
     filled in.
 
-    >>> from sim.model_config import load_model
+    >>> from sim.sizing.model_config import load_model
     >>> load_model("Llama-2-7B").kv_bytes_per_token()
     524288
     """
@@ -106,7 +106,7 @@ class ModelShape:
         InputError
             If the heads cannot be shared out over ``tensor_parallel_size`` ranks.
 
-        >>> from sim.model_config import load_model
+        >>> from sim.sizing.model_config import load_model
         >>> load_model("Llama-3.1-8B").kv_bytes_per_token(2, tensor_parallel_size=16)  # 8 heads: one each, twice
         16384
         """
@@ -131,7 +131,7 @@ class ModelShape:
         Exact for Llama, Mistral, Mixtral, Qwen 2 and 3 and OPT; elsewhere within about 1 % (small biases and norms may
         be left out). Vision towers and multi-token-prediction layers are not counted.
 
-        >>> from sim.model_config import load_model
+        >>> from sim.sizing.model_config import load_model
         >>> load_model("Llama-3.1-8B").parameters
         8030261248
         """

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sim.hardware import GIB, Gpu
-from sim.model import ModelShape
+from sim.sizing.hardware import GIB, Gpu
+from sim.sizing.model import ModelShape
 from workloads.request import InputError
 
 LOGIT_COPIES = 9.5

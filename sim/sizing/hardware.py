@@ -103,7 +103,7 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _names() -> dict[str, Gpu]:
-    text = resources.files("sim").joinpath("data/gpus.json").read_text("utf-8")
+    text = resources.files("sim.sizing").joinpath("data/gpus.json").read_text("utf-8")
     records: list[dict[str, Any]] = json.loads(text)["gpus"]
     names: dict[str, Gpu] = {}
     for r in records:

@@ -1,0 +1,61 @@
+"""The facts of one run, and how others follow it: the engine states, `result` computes, `experiments` draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.config import SimConfig
+from sim.demand import Demand
+from sim.ledger import Integrals, Ledger
+from sim.memory.allocator import Allocator
+from sim.request_log import RequestLog
+from sim.scheduler import Scheduler
+from sim.step import DecodeRun, Step
+from workloads.request import IntArray
+
+SERVED, TOO_LONG, EXCEEDS_POOL = 0, 1, 2
+REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_than_pool"}
+
+
+class Stalled(RuntimeError):
+    """No request can ever move again; the message names the one at the head."""
+
+
+class Observer:
+    """Called by the engine with what happened; the default does nothing. Observers read, they change nothing."""
+
+    def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
+        """Before the first event: what there is to look at."""
+
+    def scheduled(self, now_us: int, step: Step) -> None:
+        """A step was scheduled at ``now_us``."""
+
+    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
+        """As many decode steps as there are starts were made at once."""
+
+    def updated(self, now_us: int, finished: list[int]) -> None:
+        """A step ended at ``now_us``; these requests left."""
+
+
+@dataclass
+class Run:
+    """The facts of one simulation, from which `result` computes metrics.
+
+    ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that held
+    ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
+    can never move again (only without ``refuse_impossible``).
+    """
+
+    allocator: Allocator
+    config: SimConfig
+    demand: Demand
+    ledger: Ledger
+    log: RequestLog
+    arrival_us: IntArray
+    verdict: IntArray
+    preemptions: int = 0
+    steps: int = 0
+    peak_at_limit: int = 0
+    window_us: tuple[int, int] = (0, 0)
+    window: Integrals = field(default_factory=Integrals)
+    stuck: list[int] = field(default_factory=list)

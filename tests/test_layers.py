@@ -1,0 +1,61 @@
+"""The laws of the house that can be read off the source: imports point left, one file knows simpy, allocators know no clock."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = [p for package in ("workloads", "sim", "experiments") for p in sorted((ROOT / package).rglob("*.py"))]
+ORDER = ["workloads", "sim", "experiments"]
+OURS = set(ORDER)
+
+
+def imports(path):
+    """(module, whether it is inside a function) of every import."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inner = {id(node) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) for node in ast.walk(f)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, id(node) in inner) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module, id(node) in inner
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_left(path):
+    package = path.relative_to(ROOT).parts[0]
+    for module, inside in imports(path):
+        top = module.split(".")[0]
+        if top in OURS:
+            assert ORDER.index(top) <= ORDER.index(package), module
+            assert not inside, f"{module} is imported inside a function"
+
+
+def test_the_trace_imports_nothing_of_ours():
+    assert not [m for m, _ in imports(ROOT / "workloads" / "request.py") if m.split(".")[0] in OURS]
+
+
+def test_only_the_engine_knows_simpy():
+    assert [p.name for p in FILES if "simpy" in {m.split(".")[0] for m, _ in imports(p)}] == ["engine.py"]
+
+
+def test_allocators_know_no_clock_randomness_or_files():
+    banned = {"time", "datetime", "random", "simpy", "pathlib", "os", "io"}
+    for path in (ROOT / "sim" / "memory").glob("*.py"):
+        assert not banned & {m.split(".")[0] for m, _ in imports(path)}, path.name
+
+
+def test_nothing_evaluates_or_unpickles_input():
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        assert not called & {"eval", "exec"}, path
+        assert not {"pickle", "marshal", "socket", "urllib", "http"} & {m.split(".")[0] for m, _ in imports(path)}, path
+
+
+def test_nothing_prints_inside_sim_or_workloads():
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] != "experiments":
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            assert "print" not in {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
