@@ -96,6 +96,10 @@ class TableAudit(Observer):
         if self._seen % self.EVERY == 1:
             self._count()
 
+    def finish(self) -> None:
+        """The last count, when the run is over."""
+        self._count()
+
     def _count(self) -> None:
         pool = self._allocator.pool
         tables = [self._allocator.table(handle) for handle in self._scheduler.running.handle.tolist()]
@@ -129,6 +133,7 @@ def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Che
 
 def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -> Iterator[Check]:
     config = run.config
+    audit.finish()
     yield Check("bytes in tables = blocks x block bytes", name,
                 audit.by_tables * config.block_size * bytes_per_slot,
                 audit.by_free_queue * (bytes_per_slot * config.block_size), True)

@@ -57,8 +57,7 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     time_us : float64, shape (bins + 1,)
         Edges.
     means : dict of float64, shape (bins,)
-        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant, and
-        sampled at its end, when the next request already waits.
+        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant.
 
     Examples
     --------
@@ -68,16 +67,13 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     """
     time = columns["time_us"].astype(float)
     edges = np.linspace(time[0], max(time[-1], time[0] + 1), bins + 1)
-    asleep = np.flatnonzero(columns["running"] == 0)   # held from the sample before
-    rows = np.sort(np.concatenate((np.arange(len(time)), asleep[asleep > 0])), kind="stable")
-    first = np.append(False, rows[1:] == rows[:-1])
-    points = time[np.where(np.roll(first, -1), rows - 1, rows)]
+    asleep = np.flatnonzero(columns["running"][:-1] == 0)      # held up to the next sample
+    rows = np.sort(np.concatenate((np.arange(len(time)), asleep)), kind="stable")
+    points = time[rows + np.append(False, rows[1:] == rows[:-1])]
     times = np.union1d(points, edges)
     means = {}
     for name in columns:
         values = columns[name][rows].astype(float)
-        if name == "waiting":
-            values[columns["running"][rows] == 0] = 0
         before, after = (_values_at(times, points, values, side) for side in ("left", "right"))
         area = np.append(0.0, np.cumsum(np.diff(times) * (after[:-1] + before[1:]) / 2))
         means[name] = np.diff(area[np.searchsorted(times, edges)]) / np.diff(edges)

@@ -140,7 +140,7 @@ class Engine:
         yield self._wake
         self._wake = None
         if self.facts.steps:
-            self._book(self.now - since)
+            self._book(since, self.now - since, waiting=0)
         else:
             self.facts.window_us = (self.now, 0)
 
@@ -162,7 +162,7 @@ class Engine:
         for request in step.sampling:
             self.log.sampled(request, now + duration)
         self._mark(now)
-        self._book(duration)
+        self._book(now, duration, len(self.scheduler.waiting))
         return duration
 
     def _record(self, now: int, step: Step) -> None:
@@ -209,12 +209,12 @@ class Engine:
         return PoolState(allocator.counts(computed, refused, path), allocator.logical(path), allocator.largest_hole(),
                          len(self.scheduler.running))
 
-    def _book(self, duration: int) -> None:
+    def _book(self, start: int, duration: int, waiting: int) -> None:
         self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
         state = self._state(self.scheduler.computed, None)
         self.ledger.book(state, duration)
         if self._timeline is not None:
-            self._timeline.sample(self.now, state.counts, state.running, len(self.scheduler.waiting))
+            self._timeline.sample(start, state.counts, state.running, waiting)
 
     def _book_run(self, context: IntArray, durations: IntArray, path: DecodePath | None) -> None:
         state = self._state(context, path)

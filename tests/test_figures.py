@@ -160,9 +160,9 @@ def test_a_jump_is_a_slope_and_a_step_is_a_step():
 
 
 def test_nobody_running_is_flat():
-    """Sampled at its end, when the next request has come; then a step begins."""
-    columns = {"time_us": np.array([0, 10, 40, 40, 50]), "running": np.array([3, 3, 0, 1, 1]),
-               "waiting": np.array([0, 0, 1, 0, 0]), "token_states": np.array([9, 9, 0, 5, 5])}
+    """Sampled when it begins; it ends with the next sample, when a step begins."""
+    columns = {"time_us": np.array([0, 10, 10, 40, 50]), "running": np.array([3, 3, 0, 1, 1]),
+               "waiting": np.array([0, 0, 0, 0, 0]), "token_states": np.array([9, 9, 0, 5, 5])}
     _, means = time_means(columns, 5)
     assert means["token_states"].tolist() == [9, 0, 0, 0, 5]
     assert means["running"].tolist() == [3, 0, 0, 0, 1]

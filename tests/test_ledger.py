@@ -50,7 +50,7 @@ def test_a_finished_prefix_is_cached_and_a_hit_takes_it_back():
     # Two full blocks are cached when the first request ends; the second may hit one of them (its last token is computed).
     trace = trace_of([(8, 1, 0), (8, 1, 3)], content=[[7, 8], [7, 8]])
     run, got = states(trace, config_of(6, 4, 16), "paged-prefix")
-    assert got == [(0, (8, 0, 0, 0, 0, 0, 12), 1, 0), (3, (0, 0, 0, 8, 0, 0, 12), 0, 1), (3, (8, 0, 0, 4, 0, 0, 8), 1, 0)]
+    assert got == [(0, (8, 0, 0, 0, 0, 0, 12), 1, 0), (1, (0, 0, 0, 8, 0, 0, 12), 0, 0), (3, (8, 0, 0, 4, 0, 0, 8), 1, 0)]
     assert run.window.parts == [16, 0, 0, 2 * 8 + 4, 0, 0, 12 + 24 + 8]
     assert run.window_us == (0, 4)
 

@@ -51,7 +51,7 @@ class PagedAllocator:
         self._request = np.zeros(64, np.int64)
         self._end = np.zeros(64, np.int64)
         served = demand.end[~demand.too_long]
-        self._width = -(-int(served.max(initial=1)) // block_size)
+        self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
         self._table: NDArray[np.int32] = np.zeros((64, self._width), np.int32)
         self._free_handles = list(range(63, -1, -1))
 
