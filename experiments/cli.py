@@ -35,14 +35,15 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")   # a file name may hold what the terminal cannot show
     try:
         status = _run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except InputError as error:
         print(f"pagedsim {arguments[0]}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:                            # the reader of our output has gone
+    except BrokenPipeError:                            # the reader of our output has gone: not a failed check
         _drop_output()
-        return 1
+        return 2
     except OSError as error:                           # files are handled where they are written: this is our output
         _drop_output()
         print(f"pagedsim: error: cannot write to standard output: {error.strerror}", file=sys.stderr)

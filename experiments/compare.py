@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import sys
 import time
 from pathlib import Path
@@ -33,9 +34,9 @@ EXAMPLES = """examples:
   pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
   pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
 """
-PIPE_COLUMNS = 110                                    # where there is no terminal to ask
-COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "arrival_s", "queue_s", "ttft_s", "tpot_s",
-           "e2e_s", "residence_s", "hit_tokens", "preemptions")
+PIPE_COLUMNS, LEAST_COLUMNS = 110, 98                 # where there is no terminal to ask; lines wrap rather than lose digits
+COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "generated_tokens", "arrival_s", "queue_s",
+           "ttft_s", "tpot_s", "e2e_s", "residence_s", "hit_tokens", "preemptions")
 
 
 def main(argv: list[str]) -> int:
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
     if options.json is not None:
         write_json(options.json, document)
     if options.json != "-":
-        print_report(document, setup.notes, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
+        print_report(document, setup.notes, _console())
     elif not options.quiet:
         for note in setup.notes:
             print(f"note: {note}", file=sys.stderr)
@@ -84,9 +85,25 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """What cannot be written is said before the work, not after it."""
     if options.plot is not None:
         check_format(options.plot)
-    for path in (options.plot, options.requests, None if options.json == "-" else options.json):
-        if path is not None:
+    names = {"--trace": options.trace, "--plot": options.plot, "--requests": options.requests,
+             "--json": None if options.json == "-" else options.json}
+    taken: dict[str, str] = {}
+    for option, path in names.items():
+        if path is None:
+            continue
+        if path == "-" and option != "--trace":
+            raise InputError(f"{option} -: only --json goes to standard output")
+        if option != "--trace":
             check_writable(path)
+        other = taken.setdefault(os.path.realpath(path), option)
+        if other != option and os.path.isfile(path) | (not os.path.exists(path)):
+            raise InputError(f"{path}: {option} would overwrite the {'trace' if other == '--trace' else f'output of {other}'}")
+
+
+def _console() -> Console:
+    if not sys.stdout.isatty():
+        return Console(width=PIPE_COLUMNS)
+    return Console(width=max(LEAST_COLUMNS, Console().width))
 
 
 def _allocators(options: argparse.Namespace) -> list[str]:
@@ -134,7 +151,6 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
 # ---------------------------------------------------------------------- results
 def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -> dict[str, Any]:
     """The whole result as CONTRACT.md's object; nothing in it depends on the wall clock."""
-    per_slot = setup.kv_bytes_per_token or 1
     return {
         "schema": 1,
         "pagedsim": VERSION,
@@ -142,7 +158,7 @@ def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -
         "config": _config_json(setup),
         "capacity": setup.capacity(),
         "scenarios": [scenario(name, run) for name, run in runs.items()],
-        "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, per_slot, audits[name])],
+        "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, setup.kv_bytes_per_token, audits[name])],
     }
 
 
@@ -156,6 +172,7 @@ def _trace_json(setup: Setup) -> dict[str, Any]:
 def _config_json(setup: Setup) -> dict[str, Any]:
     sim, scheduler = setup.sim, setup.sim.scheduler
     return {
+        **setup.asked,
         "model": setup.model and setup.model.name, "gpu": setup.gpu and setup.gpu.describe(),
         "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,
@@ -172,10 +189,10 @@ def _write_requests(file: IO[str], runs: dict[str, Run]) -> None:
         log, demand, arrival = run.log, run.demand, run.arrival_us
         for i in range(len(demand)):
             status = REJECTIONS.get(int(run.verdict[i])) or ("completed" if log.finished_us[i] != NEVER else "unfinished")
-            output = int(demand.output[i])
+            output = int(demand.output[i]) if run.verdict[i] == 0 else 0
             first, last = int(log.first_token_us[i]), int(log.finished_us[i])
             tpot = (last - first) / (output - 1) / 1e6 if last != NEVER and output > 1 else ""
-            writer.writerow((name, i, status, int(demand.prompt[i]), output, int(arrival[i]) / 1e6,
+            writer.writerow((name, i, status, int(demand.prompt[i]), int(demand.asked[i]), output, int(arrival[i]) / 1e6,
                              *(_since(int(t), int(arrival[i])) for t in (log.admitted_us[i], first)), tpot,
                              _since(last, int(arrival[i])), int(log.residence_us[i]) / 1e6, int(log.hit_tokens[i]),
                              int(log.preemptions[i])))

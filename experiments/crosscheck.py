@@ -19,6 +19,7 @@ from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.run import Observer, Run
 from sim.scheduler import Scheduler, SchedulerConfig
+from sim.sizing import kv_formula
 from sim.step import DecodeRun, Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace
@@ -74,9 +75,13 @@ class OverlapAudit(Observer):
 
 
 class TableAudit(Observer):
-    """Now and then recounts the pool from the block tables alone: who holds each block, and how many are held."""
+    """Recounts the pool from the block tables alone: who holds each block, and how many are held at all.
 
-    EVERY = 128
+    The first steps and every 128th after them are looked at, and the end. ``by_tables`` and ``by_free_queue`` are the blocks
+    held at the fullest of those moments, or at the first one where they differ.
+    """
+
+    FIRST, EVERY = 32, 128
 
     def __init__(self) -> None:
         self.by_tables = self.by_free_queue = self.wrong_refs = 0
@@ -88,31 +93,30 @@ class TableAudit(Observer):
 
     def scheduled(self, now_us: int, step: Step) -> None:
         self._seen += 1
-        if self._seen % self.EVERY == 1:
-            self._count()
+        if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
+            self.count()
 
     def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
         self._seen += 1
-        if self._seen % self.EVERY == 1:
-            self._count()
+        if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
+            self.count()
 
-    def finish(self) -> None:
-        """The last count, when the run is over."""
-        self._count()
-
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Look at the pool now."""
         pool = self._allocator.pool
         tables = [self._allocator.table(handle) for handle in self._scheduler.running.handle.tolist()]
         held = np.bincount(np.concatenate(tables), minlength=pool.num_blocks) if tables else np.zeros(pool.num_blocks)
         self.wrong_refs += int(np.count_nonzero(held != pool.ref))
-        self.by_tables += int(np.count_nonzero(held))
-        self.by_free_queue += pool.num_blocks - 1 - pool.free
+        by_tables, by_free_queue = int(np.count_nonzero(held)), pool.num_blocks - 1 - pool.free
+        agreed = self.by_tables == self.by_free_queue
+        if agreed and (by_tables != by_free_queue or by_tables > self.by_tables):
+            self.by_tables, self.by_free_queue = by_tables, by_free_queue
 
 
 Audit = OverlapAudit | TableAudit
 
 
-def checks(name: str, run: Run, bytes_per_slot: int, audit: Audit) -> Iterator[Check]:
+def checks(name: str, run: Run, bytes_per_slot: int | None, audit: Audit) -> Iterator[Check]:
     """All cross-checks of one scenario; ``audit`` followed the run."""
     yield Check("running (sequence-us): ledger = log", name,
                 run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
@@ -131,12 +135,13 @@ def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Che
                     run.config.usable_slots // run.config.max_model_len, False)
 
 
-def _paged_checks(name: str, run: Run, bytes_per_slot: int, audit: TableAudit) -> Iterator[Check]:
+def _paged_checks(name: str, run: Run, bytes_per_slot: int | None, audit: TableAudit) -> Iterator[Check]:
     config = run.config
-    audit.finish()
-    yield Check("bytes in tables = blocks x block bytes", name,
-                audit.by_tables * config.block_size * bytes_per_slot,
-                audit.by_free_queue * (bytes_per_slot * config.block_size), True)
+    audit.count()
+    unit, per_slot = ("slots", 1) if bytes_per_slot is None else ("bytes", bytes_per_slot)
+    yield Check(f"{unit} in tables at the fullest = blocks x block {unit}", name,
+                audit.by_tables * config.block_size * per_slot,
+                audit.by_free_queue * kv_formula.kv_bytes_per_block(per_slot, config.block_size), True)
     yield Check("wrong ref counts = 0", name, audit.wrong_refs, 0, True)
     yield Check("internal over (block_size - 1) each = 0", name,
                 max(0, run.ledger.internal_excess), 0, True)

@@ -61,9 +61,9 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
 
     Examples
     --------
-    >>> edges, means = time_means({"time_us": np.array([0, 4]), "running": np.array([0, 8])}, bins=2)
+    >>> edges, means = time_means({"time_us": np.array([0, 4]), "running": np.array([2, 8])}, bins=2)
     >>> edges.tolist(), means["running"].tolist()
-    ([0.0, 2.0, 4.0], [2.0, 6.0])
+    ([0.0, 2.0, 4.0], [3.5, 6.5])
     """
     time = columns["time_us"].astype(float)
     edges = np.linspace(time[0], max(time[-1], time[0] + 1), bins + 1)

@@ -89,7 +89,7 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-num-batched-tokens", type=whole(1), metavar="N", help="token budget of a step (default: by GPU)")
     flag = argparse.BooleanOptionalAction
     group.add_argument("--enable-chunked-prefill", action=flag, default=True, help="split prompts over steps")
-    group.add_argument("--enable-prefix-caching", action=flag, default=True, help="compare paged-prefix by default")
+    group.add_argument("--enable-prefix-caching", action=flag, default=True, help="with or without paged-prefix")
     group.add_argument("--long-prefill-token-threshold", type=whole(0), default=0, metavar="TOKENS",
                        help="most prompt tokens a request and step (default 0: no limit)")
     group.add_argument("--watermark", type=number(0, 0.999, including=True), default=0.0, metavar="X",

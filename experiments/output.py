@@ -85,6 +85,8 @@ def write_json(path: str, document: dict[str, Any]) -> None:
     """Strict JSON (no NaN) with a final line end; ``-`` is standard output."""
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     if path == "-":
+        if sys.stdout is None:
+            raise InputError("standard output is closed")
         sys.stdout.write(text)
     else:
         write_text(path, lambda file: file.write(text) and None)

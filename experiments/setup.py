@@ -37,6 +37,7 @@ class Setup:
     model: ModelShape | None
     gpu: Gpu | None
     kv_bytes_per_token: int | None
+    asked: dict[str, Any]
     notes: list[str] = field(default_factory=list)
 
     def capacity(self) -> dict[str, Any]:
@@ -56,7 +57,8 @@ def prepare(options: argparse.Namespace) -> Setup:
     model, gpu = _model_and_gpu(options, notes)
     ranks = options.tensor_parallel_size
     scheduler = _scheduler(options, gpu)
-    per_token = None if model is None else model.kv_bytes_per_token(_kv_element_bytes(options, model), ranks)
+    element = _kv_element_bytes(options, model)
+    per_token = None if model is None else model.kv_bytes_per_token(element, ranks)
     longest, implied = _max_model_len(options, model, trace)
     blocks = _num_blocks(options, model, gpu, per_token)
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
@@ -68,7 +70,8 @@ def prepare(options: argparse.Namespace) -> Setup:
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
-    return Setup(trace, sim, model, gpu, per_token, notes)
+    asked = {name: getattr(options, name) for name in ("seed", "rate", "limit", "shuffle", "max_total_tokens")}
+    return Setup(trace, sim, model, gpu, per_token, asked, notes)
 
 
 # ---------------------------------------------------------------------- the trace
@@ -111,6 +114,8 @@ def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, 
     if trace.content is None:
         notes.append(f"{trace.source} has no prefix identity: what sharing would save cannot be measured on it")
     if options.saturate:
+        if options.rate is not None:
+            raise InputError("--rate has no meaning with --saturate: all requests arrive at once")
         return transform.all_at_once(trace)
     if trace.arrival_us is None:
         rate = options.rate or DEFAULT_RATE
@@ -138,13 +143,13 @@ def _model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[Model
     return model, None if gpu_name is None else find_gpu(gpu_name)
 
 
-def _dtype(options: argparse.Namespace, model: ModelShape) -> str:
+def _dtype(options: argparse.Namespace, model: ModelShape | None) -> str:
     if options.dtype == "auto":
-        return "float16" if model.dtype == "float32" else model.dtype or "float16"
+        return "float16" if model is None or model.dtype == "float32" else model.dtype or "float16"
     return str(DTYPES.get(options.dtype, options.dtype))
 
 
-def _kv_element_bytes(options: argparse.Namespace, model: ModelShape) -> Any:
+def _kv_element_bytes(options: argparse.Namespace, model: ModelShape | None) -> Any:
     dtype = _dtype(options, model) if options.kv_cache_dtype == "auto" else options.kv_cache_dtype
     for flag, value in (("--dtype", _dtype(options, model)), ("--kv-cache-dtype", dtype)):
         if value not in kv_formula.ELEMENT_BYTES:

@@ -23,8 +23,8 @@ class Demand:
 
     Attributes
     ----------
-    prompt, output, end : int64, shape (requests,)
-        Prompt tokens, output tokens after truncation, token states at the end (``prompt + output - 1``).
+    prompt, asked, output, end : int64, shape (requests,)
+        Prompt tokens, output tokens of the trace and after truncation, token states at the end (``prompt + output - 1``).
     too_long : bool, shape (requests,)
         Requests refused at arrival because the prompt leaves no room for an output token.
     truncated : bool, shape (requests,)
@@ -48,8 +48,9 @@ class Demand:
         self.prompt: IntArray = np.ascontiguousarray(trace.prompt_tokens, np.int64)
         self.too_long = self.prompt >= max_model_len
         room = np.maximum(max_model_len - self.prompt, 1)
-        self.output: IntArray = np.minimum(np.asarray(trace.output_tokens, np.int64), room)
-        self.truncated = ~self.too_long & (self.output < trace.output_tokens)
+        self.asked: IntArray = np.asarray(trace.output_tokens, np.int64)
+        self.output: IntArray = np.minimum(self.asked, room)
+        self.truncated = ~self.too_long & (self.output < self.asked)
         self.end: IntArray = self.prompt + self.output - 1
         self.session: IntArray = np.full(len(trace), -1, np.int64) if trace.session is None else trace.session
         self.content: ContentIds | None = trace.content

@@ -40,6 +40,8 @@ def memory(run: Run) -> JsonObject:
     capacity = run.ledger.capacity * window.time_us
     shares: JsonObject = {part: _ratio(slots, capacity) for part, slots in zip(PARTS, window.parts, strict=True)}
     allocated = sum(window.parts[:3])
+    if not capacity:                                   # nobody was served: no time passed, and the pool lay idle
+        shares["idle"] = 1.0
     shares["useful_of_allocated"] = _ratio(window.parts[0], allocated)
     shares["largest_hole_mean"] = (_ratio(window.hole, window.time_us)
                                    if isinstance(run.allocator, ContiguousAllocator) else None)

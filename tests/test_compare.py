@@ -258,11 +258,11 @@ def test_requests_by_hand(capsys, tmp_path):
     assert run(capsys, "compare", trace, "--num-gpu-blocks-override", 6, "--block-size", 4, "--max-model-len", 12, "--step-time",
                "constant:1s", "--allocator", "paged", "--allocator", "contiguous-max", "--requests", rows, "-q").status == 0
     assert rows.read_text() == (
-        "allocator,request,status,prompt_tokens,output_tokens,arrival_s,queue_s,ttft_s,tpot_s,e2e_s,residence_s,hit_tokens,preemptions\n"
-        "paged,0,completed,5,3,0.0,0.0,1.0,1.0,3.0,3.0,0,0\n"
-        "paged,1,completed,6,1,0.5,0.5,1.5,,1.5,1.0,0,0\n"
-        "contiguous-max,0,completed,5,3,0.0,0.0,1.0,1.0,3.0,3.0,0,0\n"
-        "contiguous-max,1,completed,6,1,0.5,2.5,3.5,,3.5,1.0,0,0\n")
+        "allocator,request,status,prompt_tokens,output_tokens,generated_tokens,arrival_s,queue_s,ttft_s,tpot_s,e2e_s,residence_s,hit_tokens,preemptions\n"
+        "paged,0,completed,5,3,3,0.0,0.0,1.0,1.0,3.0,3.0,0,0\n"
+        "paged,1,completed,6,1,1,0.5,0.5,1.5,,1.5,1.0,0,0\n"
+        "contiguous-max,0,completed,5,3,3,0.0,0.0,1.0,1.0,3.0,3.0,0,0\n"
+        "contiguous-max,1,completed,6,1,1,0.5,2.5,3.5,,3.5,1.0,0,0\n")
 
 
 def test_preemption_hits_and_refusals_by_hand(capsys, tmp_path):

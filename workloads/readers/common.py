@@ -111,7 +111,8 @@ class Rows:
         dropped = {reason: count for reason, count in counts.items() if count}
         rows = np.flatnonzero(~(no_prompt | no_output))
         if len(rows) == 0:
-            raise InputError(f"{show_path(path)}: no request is left of {len(no_prompt)} rows, dropped: {dropped}")
+            left_out = ", ".join(f"{n} {reason}" for reason, n in dropped.items())
+            raise InputError(f"{show_path(path)}: no request is left of {len(no_prompt)} rows, dropped: {left_out}")
         arrival_us = None
         if self.stamps is not None:
             stamps, units_per_us = join_stamps(self.stamps)
