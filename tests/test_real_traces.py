@@ -13,7 +13,7 @@ FIVE = ["contiguous-max", "contiguous-pow2", "contiguous-oracle", "paged", "page
     ("mooncake/conversation_trace.jsonl", "Llama-3.1-8B", "H100-80GB", 400),
 ])
 def test_five_allocators_on_real_traffic(capsys, trace, model, gpu, limit):
-    result = document(capsys, "compare", TRACES / trace, "--model", model, "--gpu", gpu, "--limit", limit)
+    result = document(capsys, TRACES / trace, "--model", model, "--gpu", gpu, "--limit", limit)
     assert [s["allocator"] for s in result["scenarios"]] == FIVE
     assert all(check["ok"] for check in result["crosscheck"])
     for s in result["scenarios"]:
@@ -23,7 +23,7 @@ def test_five_allocators_on_real_traffic(capsys, trace, model, gpu, limit):
 
 def test_figure_2_of_the_paper_orca_max(capsys):
     # PagedAttention paper, Figure 2: token 20.4, reservation 13.3, internal 57.3, external and others 8.9 %; 7 at once.
-    result = document(capsys, "compare", TRACES / "vllm-sosp23/sharegpt_first_turn_lengths_opt.csv.gz", "--max-total-tokens", 2048,
+    result = document(capsys, TRACES / "vllm-sosp23/sharegpt_first_turn_lengths_opt.csv.gz", "--max-total-tokens", 2048,
                       "--model", "opt-13b", "--num-gpu-blocks-override", 984, "--max-model-len", 2048, "--shuffle", "--saturate",
                       "--limit", 12_000, "--allocator", "contiguous-max")
     assert result["trace"]["dropped"] == {"over_max_total_tokens": 84_226 - 79_731}
@@ -31,13 +31,14 @@ def test_figure_2_of_the_paper_orca_max(capsys):
     assert scenario["concurrency"] == {"mean": 7.0, "p50": 7, "p99": 7, "peak": 7}
     memory = scenario["memory"]
     others = memory["external"] + memory["remainder"] + memory["idle"]
-    for ours, published in ((memory["token_states"], 20.4), (memory["reserved"], 13.3), (memory["internal"], 57.3), (others, 8.9)):
-        assert abs(100 * ours - published) <= 1.0
+    ours = (memory["token_states"], memory["reserved"], memory["internal"], others)
+    for share, published in zip(ours, (20.4, 13.3, 57.3, 8.9), strict=True):
+        assert abs(100 * share - published) <= 1.0
 
 
 def test_endless_cache_on_mooncake(capsys):
     # Every full 512-token block seen before in the same prefix: 105,592 of them, 0.37338 of all prompt tokens.
-    result = document(capsys, "compare", TRACES / "mooncake/conversation_trace.jsonl", "--allocator", "paged-prefix",
+    result = document(capsys, TRACES / "mooncake/conversation_trace.jsonl", "--allocator", "paged-prefix",
                       "--block-size", 512, "--num-gpu-blocks-override", 400_000)
     found = result["scenarios"][0]["prefix_cache"]
     assert (found["query_tokens"], found["hit_tokens"], found["evicted_blocks"]) == (144_793_823, 54_063_104, 0)
