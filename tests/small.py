@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from sim.config import SimConfig
@@ -10,6 +12,9 @@ from sim.scheduler import SchedulerConfig
 from sim.step_time import ConstantStepTime
 from sim.timeline import Timeline
 from workloads.request import ContentIds, Trace
+
+LONG = int(os.environ.get("PAGEDSIM_LONG", "1"))
+"""How many times as many examples the property tests of this folder draw."""
 
 
 def trace_of(requests, content=None, span=4, session=None):

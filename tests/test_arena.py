@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import NaiveArena
+from small import LONG
 
 from sim.memory.arena import PLACEMENTS, BuddyArena, FitArena
 
@@ -68,7 +69,7 @@ def test_an_empty_pool_holds_nothing(kind):
     assert arena.place(1) is None and arena.largest_hole() == 0 and arena.largest_possible() == 0
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120 * LONG)
 @given(st.sampled_from(sorted(PLACEMENTS)), st.integers(1, 70), st.randoms(use_true_random=False))
 def test_random_walk_against_the_naive_model(kind, capacity, rng):
     arena, naive, held = PLACEMENTS[kind](capacity), NaiveArena(capacity, kind), []

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import NaivePool
+from small import LONG
 
 from sim.memory.block_pool import BlockPool
 
@@ -67,6 +68,20 @@ def test_a_copy_is_found_when_the_first_is_evicted():
     assert pool.lookup(hashes(5)).tolist() == []
 
 
+def test_of_equal_blocks_cached_in_one_call_the_first_is_found():
+    # Two prompts with the same beginning, prefilled in chunks side by side, fill the same block in the same step.
+    pool = BlockPool(6, 10)
+    table = pool.take(3)
+    pool.cache(table, hashes(5, 7, 5))
+    assert pool.lookup(hashes(5)).tolist() == [1]
+    pool.release(table[:1])
+    pool.take(3)                                       # 4, 5 and block 1, evicted
+    assert pool.lookup(hashes(5, 7)).tolist() == [3, 2]
+    pool.release(table[2:])
+    pool.take(1)
+    assert pool.lookup(hashes(5)).tolist() == []
+
+
 def test_double_free_raises():
     pool = BlockPool(4)
     table = pool.take(2)
@@ -83,7 +98,7 @@ def test_a_lookup_stops_at_the_first_miss():
     assert pool.lookup(hashes()).tolist() == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 * LONG)
 @given(st.integers(2, 40), st.integers(1, 12), st.booleans(), st.randoms(use_true_random=False))
 def test_random_walk_against_the_naive_model(num_blocks, contents, caching, rng):
     walk(num_blocks, contents, caching, rng, operations=80)
@@ -126,10 +141,9 @@ def admit(pool, naive, tables, contents, caching, rng):
     assert blocks.tolist() == naive.take(new)
     fresh = blocks[: len(want) - len(found)]
     if caching and len(fresh):
-        keys = want[len(found): len(found) + len(fresh)]
-        if len(set(keys)) == len(keys):                # a request's hashes are of different prefixes
-            pool.cache(fresh, hashes(*keys))
-            naive.cache(fresh.tolist(), keys)
+        keys = want[len(found): len(found) + len(fresh)]     # equal ones too: several requests are cached in one call
+        pool.cache(fresh, hashes(*keys))
+        naive.cache(fresh.tolist(), keys)
     tables.append(found.tolist() + blocks.tolist())
 
 

@@ -39,3 +39,14 @@ def test_a_preempted_request_that_finds_its_own_blocks_is_no_sharing():
     assert found["hit_tokens"] == 0 and found["hit_rate"] == 0.0
     assert found["resume_hit_tokens"] == found["hit_tokens_by_origin"]["own_after_preemption"] > 0
     assert found["hit_tokens_by_origin"]["other_request"] == 0
+
+
+def test_twins_prefilled_side_by_side_leave_the_first_ones_blocks_to_be_found():
+    # Chunks of 6. Step 0: request 0 fills block 0 and request 1, having hit it, reaches token 10 and fills block 1. Step 1:
+    # request 0 fills blocks 1 (a copy) and 2, request 1 blocks 2 (a copy) and 3. Request 2 finds the first of each.
+    trace = trace_of([(17, 3, 0), (17, 3, 0), (17, 1, 2)], content=[[1, 2, 3, 4]] * 3)
+    config = config_of(20, 4, 40, long_prefill_token_threshold=6, longest_jump=1)
+    run, _ = states(trace, config, "paged-prefix")
+    pool = run.allocator.pool
+    assert run.log.hit_tokens.tolist() == [0, 4, 16] and not pool.ref.any()
+    assert run.allocator.stats._writer[pool.lookup(run.allocator.hashes.span(2, 0, 4))].tolist() == [0, 1, 0, 1]

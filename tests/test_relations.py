@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import config_of, trace_of
+from small import LONG, config_of, trace_of
 
 from sim.catalog import ALLOCATORS
 from sim.engine import Engine
@@ -56,7 +56,7 @@ def everything(run):
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * LONG)
 @given(workloads())
 def test_jumping_equals_stepping_to_the_last_byte(name, made):
     """Decode steps between two events are alike: making them at once must not be seen anywhere."""
@@ -65,7 +65,7 @@ def test_jumping_equals_stepping_to_the_last_byte(name, made):
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * LONG)
 @given(workloads())
 def test_everybody_is_served_or_refused_and_the_two_sources_agree(name, made):
     """Nothing is lost, nothing waits for ever, and ledger and request log integrate the same sequences (the ledger itself
@@ -88,7 +88,7 @@ def test_everybody_is_served_or_refused_and_the_two_sources_agree(name, made):
         assert run.allocator.arena.free == run.allocator.capacity
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * LONG)
 @given(workloads())
 def test_first_come_first_served(made):
     """The queue is never overtaken: first admissions are in order of arrival (contiguous never preempts)."""
@@ -98,7 +98,7 @@ def test_first_come_first_served(made):
     assert (np.diff(admitted) >= 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * LONG)
 @given(workloads())
 def test_block_size_one_has_no_internal_fragmentation(made):
     """A block of one slot is full as soon as it is taken."""
@@ -107,7 +107,7 @@ def test_block_size_one_has_no_internal_fragmentation(made):
     assert run.ledger.total.parts[2] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * LONG)
 @given(workloads())
 def test_no_shared_content_is_like_no_sharing(made):
     """Without identity a prefix can only be found by its own request after a preemption; without preemption prefix caching
@@ -121,7 +121,7 @@ def test_no_shared_content_is_like_no_sharing(made):
         assert cached.ledger.total.parts[:3] == plain.ledger.total.parts[:3]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * LONG)
 @given(workloads(), st.integers(2, 5))
 def test_scaling_time_scales_everything(made, k):
     """With a constant step, arrivals and steps k times as long make every time k times as long."""
@@ -136,7 +136,7 @@ def test_scaling_time_scales_everything(made, k):
         assert slow.ledger.total.parts == [p * k for p in fast.ledger.total.parts]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40 * LONG)
 @given(workloads())
 def test_max_length_as_block_size_is_contiguous_max(made):
     """One block a sequence: paging with blocks of max_model_len runs as many as first-fit reservations do."""

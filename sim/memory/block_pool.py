@@ -138,18 +138,14 @@ class BlockPool:
         return found[: missing.argmax()] if np.count_nonzero(missing) else found
 
     def cache(self, blocks: BlockIds, hashes: IntArray) -> None:
-        """Make full blocks findable; a block whose hash is there already is kept beside the first (rule 6)."""
+        """Make full blocks findable, in this order; one whose hash is there already is kept beside the first (rule 6)."""
         self.hash_of[blocks] = hashes
-        first = self._index[hashes]
-        new = first == NO_HASH
-        if np.count_nonzero(new) == len(new):
-            self._index[hashes] = blocks
-            return
-        self._index[hashes[new]] = blocks[new]
-        for block, content, original in zip(blocks[~new].tolist(), hashes[~new].tolist(), first[~new].tolist(),
-                                            strict=True):
+        new = self._index[hashes] == NO_HASH
+        self._index[hashes[new][::-1]] = blocks[new][::-1]      # of equal ones the first stays: it is written last
+        copy = (self._index[hashes] != blocks).nonzero()[0]
+        for block, content in zip(blocks[copy].tolist(), hashes[copy].tolist(), strict=True):
             self._copies.setdefault(content, []).append(block)
-            self._has_copies[[block, original]] = True
+            self._has_copies[[block, self._index[content]]] = True
 
     def _evict(self, blocks: BlockIds) -> None:
         hashes = self.hash_of[blocks]

@@ -191,7 +191,9 @@ class PagedAllocator:
             path = DecodePath(taken, *(np.concatenate(([0], np.cumsum(x)))[taken] for x in (hashed, will_fill)))
         if self.hashes is not None:
             first = computed // size
-            self._cache_full(*_runs(handles, first, (computed + steps) // size - first))
+            row, place = _runs(np.arange(n), first, (computed + steps) // size - first)
+            order = np.argsort((place + 1) * size - computed[row], kind="stable")      # by the step that fills them
+            self._cache_full(handles[row[order]], place[order])
         return path
 
     def release(self, handle: int) -> None:

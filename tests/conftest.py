@@ -1,0 +1,7 @@
+"""Property tests draw the same examples in every run; PAGEDSIM_LONG=N draws N times as many, at random."""
+
+from hypothesis import settings
+from small import LONG
+
+settings.register_profile("pagedsim", derandomize=LONG == 1, deadline=None)
+settings.load_profile("pagedsim")
