@@ -7,6 +7,7 @@ from small import config_of, trace_of
 from sim.engine import Engine
 from sim.run import Observer, Stalled
 from sim.scheduler import SchedulerConfig
+from sim.step_time import ConstantStepTime
 
 
 class Steps(Observer):
@@ -86,3 +87,11 @@ def test_a_pool_that_can_make_no_progress_names_the_request():
     engine.facts.verdict = np.zeros(1, np.int64)        # as if the check at arrival had been forgotten
     with pytest.raises(Stalled, match=r"request 0 \(30 \+ 1 tokens\)"):
         engine.run()
+
+
+def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
+    # LEDGER "Clock": at one instant update, then all arrivals, then schedule. Steps of 10 us; request 2 arrives as one ends,
+    # and its arrival is only known to the clock after that step began.
+    config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
+    run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
+    assert run.log.admitted_us.tolist() == [0, 10, 10]
