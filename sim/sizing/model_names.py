@@ -1,4 +1,4 @@
-"""The model catalogue (data/models.json) and its names as people type them.
+"""The model catalogue (data/models.json, data/families.json) and its names as people type them.
 
     "unsloth/Meta-Llama-3.1-8B-Instruct-bnb-4bit"
              meta  llama 3.1 8b  instruct bnb 4bit     words, without the owner
@@ -30,13 +30,14 @@ _QUANTIZATION = {  # words of a name -> how the weights are stored; the first th
 
 @functools.cache
 def catalogue() -> dict[str, Any]:
-    """The packaged file: ``models`` by name, ``families`` and ``other_layers``; read once, not to be changed.
+    """The packaged files: ``models`` by name, ``families`` and ``other_layers``; read once, not to be changed.
 
     >>> catalogue()["models"]["meta-llama/Llama-2-13b"]["num_hidden_layers"]
     40
     """
-    text = resources.files("sim.sizing").joinpath("data/models.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
+    data: dict[str, Any] = {}
+    for name in ("families.json", "models.json"):
+        data |= json.loads(resources.files("sim.sizing").joinpath("data", name).read_text(encoding="utf-8"))
     return data
 
 
