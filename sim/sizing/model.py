@@ -1,10 +1,9 @@
-"""A model's shape: the numbers that set the size of its weights and of its KV cache, and those sizes.
+"""A model's shape: the numbers that set the size of its weights and of its KV cache.
 
-    ModelShape  ->  bytes a token (full attention: K and V of each KV head; MLA: one row)
-                ->  parameters    (all, those one token passes through, routed experts, embeddings)
+    ModelShape  ->  caches      what each layer keeps on one rank (`sim.sizing.mixers`), grouped by `layer_groups`
+                ->  parameters  all, those one token passes through, routed experts, embeddings; by layer
 
-`Family` tells how a ``model_type`` differs from a Llama. `sim.sizing.model_config` makes shapes from config.json and from the
-catalogue; no file is read here.
+`sim.sizing.model_config` makes shapes from config.json and from the catalogue; no file is read here.
 """
 
 from __future__ import annotations
@@ -12,56 +11,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sim.sizing import kv_formula
+from sim.sizing.family import Experts, Family
+from sim.sizing.layer_cache import LayerCache
+from sim.sizing.layer_groups import align_to_state
+from sim.sizing.layer_kinds import Layer
+from sim.sizing.mixers import Attention, CacheFormat, Latent, State
+from sim.sizing.mlp_layers import DENSE, MOE
 from workloads.request import InputError
 
-
-@dataclass(frozen=True)
-class Family:
-    """How the layers of a ``model_type`` differ from a Llama's: gated MLP of 3 matrices, no bias, untied embeddings."""
-
-    mlp_matrices: int = 3
-    qkv_bias: bool = False
-    all_bias: bool = False
-    qk_norm: bool = False
-    extra_positions: int | None = None  # learned positions: max_position_embeddings + this many rows
-    tied: bool = False
-    expert_width_is_intermediate: bool = False
-    mlp_width_is_doubled: bool = False
-    mlp_is_four_hidden: bool = False
-    window_is_opt_in: bool = False
-
-
-@dataclass(frozen=True)
-class Experts:
-    """Mixture of experts: ``per_token`` of ``count`` experts ``width`` wide; shared ones run always."""
-
-    count: int
-    per_token: int | None
-    width: int | None
-    shared_width: int = 0
-    dense_layers: int = 0
-    gaps: bool = False  # dense and expert layers in another order than "first dense, then experts"
-
-
-@dataclass(frozen=True)
-class Latent:
-    """Multi-head latent attention: one row of ``kv_lora_rank + qk_rope_head_dim`` a token and layer, no separate V."""
-
-    kv_lora_rank: int
-    qk_rope_head_dim: int
-    qk_nope_head_dim: int | None = None
-    v_head_dim: int | None = None
-    q_lora_rank: int | None = None
+LATENT_KERNEL_TOKENS = 128                             # blocks of MLA beside states are a multiple of this
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A decoder whose layers all keep the same cache: full attention, or MLA.
+    """A decoder: its layers' mixers and MLPs, its widths.
 
-    Widths are in elements. ``None`` is "the source does not say"; what needs it then raises. ``quantization`` is how
-    the weights are stored (None: as ``dtype`` says), ``note`` what to tell the user: words that fell away, fields
-    filled in.
+    Widths are in elements. ``None`` is "the source does not say"; what needs it then raises. ``kv_heads``, ``head_dim``
+    and ``latent`` are those of the full-attention layers; ``mixers`` has what every layer keeps. ``quantization`` is how
+    the weights are stored (None: as ``dtype`` says), ``note`` what to tell the user: words that fell away, fields filled in.
 
     >>> from sim.sizing.model_config import load_model
     >>> load_model("Llama-2-7B").kv_bytes_per_token()
@@ -75,6 +42,8 @@ class ModelShape:
     kv_heads: int
     head_dim: int
     hidden_size: int
+    mixers: tuple[Layer, ...]
+    mlps: tuple[str, ...]
     intermediate_size: int | None = None
     vocab_size: int | None = None
     max_position_embeddings: int | None = None
@@ -84,19 +53,50 @@ class ModelShape:
     experts: Experts | None = None
     latent: Latent | None = None
     family: Family = field(default_factory=Family)
+    mtp_layers: int = 0
+    kv_cache_dtype: str | None = None
     note: str = ""
+
+    # ------------------------------------------------------------------ the cache
+    @property
+    def kept_alike(self) -> bool:
+        """Whether one block table serves all layers: every one keeps all tokens."""
+        kinds = {cache.kind for layer in self.caches() for cache in layer}
+        return kinds == {"full"}
 
     def check_tensor_parallel(self, size: int) -> None:
         """Raise `InputError` where vLLM would refuse this tensor parallel size (rule 49)."""
         if size < 1 or self.attention_heads % size:
             raise InputError(f"tensor_parallel_size {size} does not divide the {self.attention_heads} attention heads "
                              f"of {self.name}")
-        if self.latent is None and self.kv_heads % size and size % self.kv_heads:
-            raise InputError(f"tensor_parallel_size {size} and the {self.kv_heads} KV heads of {self.name}: "
-                             "neither divides the other")
+        for mixer in dict.fromkeys(mixer for layer in self.mixers for mixer in layer):
+            mixer.check(self.name, size)
 
-    def kv_bytes_per_token(self, kv_dtype_bytes: int | Fraction = 2, tensor_parallel_size: int = 1) -> int:
-        """Bytes of one token's cache in all layers on one rank.
+    def caches(self, form: CacheFormat | None = None, mtp_layers: int = 0) -> list[list[LayerCache]]:
+        """What each layer keeps on one rank; blocks are long enough for the states beside them.
+
+        Parameters
+        ----------
+        form : CacheFormat, optional
+            Element sizes, block size and tensor parallel size (default: 16 bits, 16 tokens, one rank).
+        mtp_layers : int
+            Multi-token-prediction layers appended: each keeps what a full-attention layer does.
+
+        Raises
+        ------
+        InputError
+            If the heads cannot be shared out over the ranks.
+        """
+        form = form or CacheFormat()
+        self.check_tensor_parallel(form.tensor_parallel_size)
+        layers = [[cache for mixer in layer for cache in mixer.caches(form)] for layer in self.mixers]
+        layers += [self._main().caches(form) for _ in range(mtp_layers)]
+        flat = iter(align_to_state([cache for layer in layers for cache in layer],
+                                   LATENT_KERNEL_TOKENS if self.latent else 16))
+        return [[next(flat) for _ in layer] for layer in layers]
+
+    def kv_bytes_per_token(self, kv_dtype_bytes: int | Fraction = 2, tensor_parallel_size: int = 1, mtp_layers: int = 0) -> int:
+        """Bytes of one token's cache on one rank, in all layers that keep tokens (those with a window until it leaves it).
 
         KV heads are shared out until there is one a rank, after that replicated; an MLA row is whole on every rank
         (rules 44 and 49).
@@ -110,20 +110,20 @@ class ModelShape:
         >>> load_model("Llama-3.1-8B").kv_bytes_per_token(2, tensor_parallel_size=16)  # 8 heads: one each, twice
         16384
         """
-        self.check_tensor_parallel(tensor_parallel_size)
-        if self.latent:
-            # one row instead of K and V: half of what the formula gives for one "head" of the latent width
-            width = self.latent.kv_lora_rank + self.latent.qk_rope_head_dim
-            return kv_formula.kv_bytes_per_token(self.layers, 1, width, Fraction(kv_dtype_bytes) / 2)
-        heads = max(1, self.kv_heads // tensor_parallel_size)
-        return kv_formula.kv_bytes_per_token(self.layers, heads, self.head_dim, kv_dtype_bytes)
+        form = CacheFormat(kv_dtype_bytes, tensor_parallel_size=tensor_parallel_size)
+        return sum(cache.bytes_per_token for layer in self.caches(form, mtp_layers) for cache in layer)
+
+    def _main(self) -> Attention | Latent:
+        return self.latent or Attention(self.kv_heads, self.head_dim)
 
     @property
     def attention_flops_per_pair(self) -> int:
         """Operations of one pair (new token, attended token) in all layers: 2 a multiply-add, for QK and for AV."""
         value_dim = (self.latent.v_head_dim if self.latent else None) or self.head_dim
-        return 2 * self.layers * self.attention_heads * (self.head_dim + value_dim)
+        attending = sum(1 for layer in self.mixers for mixer in layer if not isinstance(mixer, State))
+        return 2 * attending * self.attention_heads * (self.head_dim + value_dim)
 
+    # ------------------------------------------------------------------ the weights
     @property
     def parameters(self) -> int:
         """Number of weights, every expert counted, embeddings once where tied.
@@ -152,45 +152,46 @@ class ModelShape:
         """Weights of the token embedding and, unless tied, the output layer."""
         return (1 if self.tied_embeddings else 2) * self._needed("vocab_size", self.vocab_size) * self.hidden_size
 
+    def layer_parameters(self, index: int, experts_used: int | None = None) -> int:
+        """Weights of one layer, all experts counted unless told how many.
+
+        >>> from sim.sizing.model_config import load_model
+        >>> load_model("Llama-3.1-8B").layer_parameters(0)
+        218112000
+        """
+        mixers = sum(mixer.weights(self.hidden_size, self.attention_heads, self.family) for mixer in self.mixers[index])
+        norms = (2 if self.mixers[index] and self.mlps[index] in (DENSE, MOE) else 1) * self._norm
+        return mixers + norms + self._mlp(self.mlps[index], experts_used)
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Weights of one multi-token-prediction layer: a layer as the last, and the projection of two hidden states."""
+        return self.layer_parameters(self.layers - 1) + 2 * self.hidden_size * self.hidden_size + 3 * self._norm
+
+    @property
+    def _norm(self) -> int:
+        return self.hidden_size * (2 if self.family.all_bias else 1)
+
     def _count(self, experts_used: int) -> int:
-        norm = self.hidden_size * (2 if self.family.all_bias else 1)
-        total = self.layers * (self._attention_parameters() + 2 * norm) + norm + self.embedding_parameters
+        total = sum(self.layer_parameters(i, experts_used) for i in range(self.layers)) + self._norm
+        total += self.embedding_parameters
         if self.family.extra_positions is not None:
             rows = self._needed("max_position_embeddings", self.max_position_embeddings) + self.family.extra_positions
             total += rows * self.hidden_size
-        if not self.experts:
-            return total + self.layers * self._mlp_parameters(self._needed("intermediate_size", self.intermediate_size))
-        if self.experts.gaps:
-            raise InputError(f"{self.name}: decoder_sparse_step, mlp_only_layers or moe_layer_freq is set: "
-                             "such weights are not counted yet")
+        return total
+
+    def _mlp(self, kind: str, experts_used: int | None) -> int:
+        if kind == DENSE:
+            return self._matrices(self._needed("intermediate_size", self.intermediate_size))
+        if kind != MOE or self.experts is None:
+            return 0
+        used = self.experts.count if experts_used is None else experts_used
         width = self._needed("moe_intermediate_size", self.experts.width)
-        sparse = experts_used * self._mlp_parameters(width) + self._mlp_parameters(self.experts.shared_width)
-        sparse += self.hidden_size * self.experts.count
-        dense = self.experts.dense_layers
-        if dense:
-            total += dense * self._mlp_parameters(self._needed("intermediate_size", self.intermediate_size))
-        return total + (self.layers - dense) * sparse
+        return used * self._matrices(width) + self._matrices(self.experts.shared_width) + self.hidden_size * self.experts.count
 
-    def _mlp_parameters(self, width: int) -> int:
-        bias = width + self.hidden_size if self.family.all_bias else 0
+    def _matrices(self, width: int) -> int:
+        bias = width + self.hidden_size if self.family.all_bias and width else 0
         return self.family.mlp_matrices * self.hidden_size * width + bias
-
-    def _attention_parameters(self) -> int:
-        if self.latent:
-            return self._latent_parameters(self.latent)
-        query, key = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
-        total = 2 * self.hidden_size * (query + key)
-        total += query + 2 * key if self.family.qkv_bias or self.family.all_bias else 0
-        total += self.hidden_size if self.family.all_bias else 0
-        return total + (2 * self.head_dim if self.family.qk_norm else 0)
-
-    def _latent_parameters(self, latent: Latent) -> int:
-        nope = self._needed("qk_nope_head_dim", latent.qk_nope_head_dim)
-        value = self._needed("v_head_dim", latent.v_head_dim)
-        query, rank = self.attention_heads * (nope + latent.qk_rope_head_dim), latent.q_lora_rank
-        total = self.hidden_size * query if rank is None else rank * (self.hidden_size + query + 1)
-        total += self.hidden_size * (latent.kv_lora_rank + latent.qk_rope_head_dim) + latent.kv_lora_rank
-        return total + self.attention_heads * (latent.kv_lora_rank * (nope + value) + value * self.hidden_size)
 
     def _needed(self, name: str, value: int | None) -> int:
         if value is None:

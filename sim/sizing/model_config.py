@@ -4,24 +4,26 @@
                                                        shape_from_config  ->  ModelShape
     load_model("some/folder")   ->  its config.json   /
 
-One path reads both: the catalogue keeps its records under the names of config.json. Layers that keep their cache
-another way, and every field that makes no sense, are an `InputError` that names the field.
+One path reads both: the catalogue keeps its records under the names of config.json. What each layer keeps is read by
+`layer_kinds`. Every field that makes no sense, or is not understood, is an `InputError` that names it.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.sizing.model import Experts, Family, Latent, ModelShape
+from sim.sizing.config_fields import Fields
+from sim.sizing.family import Experts, Family, family
+from sim.sizing.layer_kinds import layers_of, refuse
+from sim.sizing.mixers import Attention, Latent
+from sim.sizing.mlp_layers import mlp_layers
+from sim.sizing.model import ModelShape
 from sim.sizing.model_names import catalogue, find_name, named_quantization, shortened
 from workloads.request import InputError
-
-_NOT_YET = "such layers are not understood yet"
 
 
 def load_model(name_or_path: str | Path) -> ModelShape:
@@ -71,113 +73,46 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     >>> shape_from_config({"n_layer": 12, "n_head": 12, "n_embd": 768, "model_type": "gpt2"}, "gpt2", "doc").head_dim
     64
     """
-    fields = _Fields(config, name)
+    fields = Fields(config, name)
     model_type = fields.text("model_type")
     families = catalogue()["families"]
-    family = Family(**families.get(model_type, {}))
-    _refuse_other_layers(fields, model_type)
+    traits = family(families.get(model_type, {}))
+    refuse(fields, model_type)
     heads, hidden = fields.need("num_attention_heads", "n_head"), fields.need("hidden_size", "n_embd", "d_model")
     layers = fields.need("num_hidden_layers", "n_layer", "num_layers")
     positions = fields.count("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
-    _refuse_windows(fields, family, layers, positions)
     latent = _latent(fields)
     kv_heads, kv_note = _kv_heads(fields, heads)
     head_dim = _head_dim(fields, hidden, heads, latent)
+    main = latent or Attention(kv_heads, head_dim, _value_dim(fields, head_dim))
+    experts = _experts(fields, traits)
+    mlps = mlp_layers(fields, layers, experts is not None)
     notes = [kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights as a Llama's",
              "rope_scaling is not applied to max_position_embeddings" if _stretches(fields) else ""]
     tied = fields.flag("tie_word_embeddings")
     return ModelShape(
-        name, source, layers, heads, kv_heads, head_dim, hidden, _mlp_width(fields, family, hidden),
-        fields.count("vocab_size", "padded_vocab_size"), positions, family.tied if tied is None else tied,
-        _dtype(fields), _quantization(fields), _experts(fields, family), latent, family,
+        name, source, layers, heads, kv_heads, head_dim, hidden, layers_of(fields, model_type, layers, main), mlps,
+        _mlp_width(fields, traits, hidden), fields.count("vocab_size", "padded_vocab_size"), positions,
+        traits.tied if tied is None else tied, _dtype(fields), _quantization(fields), experts, latent, traits,
+        fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0) or 0, _kv_cache_dtype(fields),
         "; ".join(filter(None, notes)))
 
 
-class _Fields:
-    """The fields of one config.json, and the errors that name them. An absent field and a null one are the same."""
-
-    def __init__(self, config: Mapping[str, Any], where: str) -> None:
-        self._where = where
-        nested = config.get("text_config")  # of a model that also sees or hears
-        if nested is not None and not isinstance(nested, Mapping):
-            raise self.fail("text_config", f"must be an object of fields, not {shortened(nested)}")
-        self._values: Mapping[str, Any] = {**config, **(nested or {})}
-
-    def get(self, *names: str) -> Any:
-        return next((self._values[name] for name in names if self._values.get(name) is not None), None)
-
-    def fail(self, name: str, what: str) -> InputError:
-        return InputError(f"{self._where}: {name} {what}")
-
-    def count(self, *names: str, least: int = 1) -> int | None:
-        name = next((name for name in names if self._values.get(name) is not None), None)
-        if name is None:
-            return None
-        value = self._values[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.fail(name, f"must be a whole number of at least {least}, not {shortened(value)}")
-        return value
-
-    def need(self, *names: str) -> int:
-        value = self.count(*names)
-        if value is None:
-            raise self.fail(names[0], "is missing")
-        return value
-
-    def text(self, name: str) -> str:
-        value = self.get(name)
-        if value is not None and not isinstance(value, str):
-            raise self.fail(name, f"must be text, not {shortened(value)}")
-        return value or ""
-
-    def flag(self, name: str) -> bool | None:
-        value = self.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.fail(name, f"must be true or false, not {shortened(value)}")
-        return value
-
-
-def _refuse_other_layers(fields: _Fields, model_type: str) -> None:
-    other = catalogue()["other_layers"]
-    for name, what in other["fields"].items():
-        if fields.get(name):
-            raise fields.fail(name, f"is {shortened(fields.get(name))}: {what}; {_NOT_YET}")
-    if model_type in other["model_types"]:
-        raise fields.fail("model_type", f"is {model_type!r}: {other['model_types'][model_type]}; {_NOT_YET}")
-
-
-def _refuse_windows(fields: _Fields, family: Family, layers: int, positions: int | None) -> None:
-    """A sliding window is fine where it is off, or as long as the longest context."""
-    kinds = fields.get("layer_types")
-    if kinds is not None:
-        if not isinstance(kinds, (list, dict)) or not all(isinstance(kind, str) for kind in kinds):
-            raise fields.fail("layer_types", f"must be a list of names, not {shortened(kinds)}")
-        counts = Counter(kinds)
-        if isinstance(kinds, list) and len(kinds) != layers:
-            raise fields.fail("layer_types", f"has {len(kinds)} entries for {layers} layers")
-        other = sorted(set(counts) - {"full_attention"})
-        if other:
-            raise fields.fail("layer_types", f"has {', '.join(other)[:60]}: {_NOT_YET}")
-        return
-    window, used = fields.count("sliding_window"), fields.flag("use_sliding_window")
-    if used is None:
-        used = not family.window_is_opt_in
-    if window is not None and used and (positions is None or window < positions):
-        raise fields.fail("sliding_window", f"is {window} and in use: {_NOT_YET}")
-
-
-def _latent(fields: _Fields) -> Latent | None:
+def _latent(fields: Fields) -> Latent | None:
     rank = fields.count("kv_lora_rank")
     if rank is None:
-        value_dim, head_dim = fields.count("v_head_dim"), fields.count("head_dim")
-        if value_dim is not None and value_dim != head_dim:
-            raise fields.fail("v_head_dim", f"is {value_dim} beside head_dim {head_dim}: {_NOT_YET}")
         return None
+    index = fields.count("index_head_dim")
     return Latent(rank, fields.need("qk_rope_head_dim"), fields.count("qk_nope_head_dim"), fields.count("v_head_dim"),
-                  fields.count("q_lora_rank"))
+                  fields.count("q_lora_rank"), index, fields.count("index_n_heads"))
 
 
-def _kv_heads(fields: _Fields, heads: int) -> tuple[int, str]:
+def _value_dim(fields: Fields, head_dim: int) -> int | None:
+    value = fields.count("v_head_dim")
+    return None if value == head_dim else value
+
+
+def _kv_heads(fields: Fields, heads: int) -> tuple[int, str]:
     """The KV heads and, where they are inferred, how; by the rules of vLLM's ``get_total_num_kv_heads``."""
     kv_heads = fields.count("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
     note = ""
@@ -190,7 +125,7 @@ def _kv_heads(fields: _Fields, heads: int) -> tuple[int, str]:
     return kv_heads, note
 
 
-def _head_dim(fields: _Fields, hidden: int, heads: int, latent: Latent | None) -> int:
+def _head_dim(fields: Fields, hidden: int, heads: int, latent: Latent | None) -> int:
     if latent is not None and latent.qk_nope_head_dim is not None:
         return latent.qk_nope_head_dim + latent.qk_rope_head_dim
     head_dim = fields.count("head_dim", "kv_channels")
@@ -199,14 +134,14 @@ def _head_dim(fields: _Fields, hidden: int, heads: int, latent: Latent | None) -
     return head_dim if head_dim is not None else max(1, hidden // heads)
 
 
-def _mlp_width(fields: _Fields, family: Family, hidden: int) -> int | None:
-    width = fields.count("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
+def _mlp_width(fields: Fields, family: Family, hidden: int) -> int | None:
+    width = fields.count("intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
     if width is None:
         return 4 * hidden if family.mlp_is_four_hidden else None
     return width // 2 if family.mlp_width_is_doubled else width
 
 
-def _experts(fields: _Fields, family: Family) -> Experts | None:
+def _experts(fields: Fields, family: Family) -> Experts | None:
     count = fields.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", least=0)
     if not count:
         return None
@@ -216,14 +151,11 @@ def _experts(fields: _Fields, family: Family) -> Experts | None:
     shared = fields.count("shared_expert_intermediate_size", least=0)
     if shared is None:
         shared = (fields.count("n_shared_experts", least=0) or 0) * (width or 0)
-    gaps = fields.get("decoder_sparse_step") not in (None, 1) or bool(fields.get("mlp_only_layers")) \
-        or fields.get("moe_layer_freq") not in (None, 1)
-    dense = fields.count("first_k_dense_replace", least=0) or 0
-    per_token = fields.count("num_experts_per_tok", "num_experts_per_token", "moe_top_k")
-    return Experts(count, per_token, width, shared, dense, gaps)
+    per_token = fields.count("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "num_experts_per_tok_moe")
+    return Experts(count, per_token, width, shared)
 
 
-def _dtype(fields: _Fields) -> str | None:
+def _dtype(fields: Fields) -> str | None:
     value = fields.get("torch_dtype", "dtype")
     name = value.removeprefix("torch.") if isinstance(value, str) else value
     if name is not None and name not in ("float32", "bfloat16", "float16"):
@@ -231,14 +163,14 @@ def _dtype(fields: _Fields) -> str | None:
     return name
 
 
-def _stretches(fields: _Fields) -> bool:
+def _stretches(fields: Fields) -> bool:
     """Whether vLLM would multiply the longest context: linear, dynamic and YaRN scaling."""
     scaling = fields.get("rope_scaling")
     kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, dict) else None
     return kind in ("linear", "dynamic", "yarn")
 
 
-def _quantization(fields: _Fields) -> str | None:
+def _quantization(fields: Fields) -> str | None:
     section = fields.get("quantization_config")
     if section is None:
         return None
@@ -246,6 +178,14 @@ def _quantization(fields: _Fields) -> str | None:
         raise fields.fail("quantization_config", f"must have a quant_method, not {shortened(section)}")
     method: str = section["quant_method"]
     return "int8" if method in ("gptq", "awq") and section.get("bits") == 8 else method
+
+
+def _kv_cache_dtype(fields: Fields) -> str | None:
+    """fp8 where the checkpoint brings scales for an fp8 cache: what vLLM then takes for "auto"."""
+    section = fields.section("quantization_config") or {}
+    scheme, algorithm = section.get("kv_cache_scheme"), section.get("kv_cache_quant_algo")
+    eight_bits = isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8
+    return "fp8" if eight_bits or algorithm == "FP8" else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
