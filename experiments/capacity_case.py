@@ -29,6 +29,8 @@ def check(case: dict[str, Any]) -> list[str]:
         If the case has a kind or an option that is not known.
     """
     groups, made = solve(case)
+    if made.starts == ("error" in case):
+        return ["starts, where vLLM refuses" if made.starts else "refused, where vLLM starts"]
     if "error" in case:
         error = case["error"]
         ours = {"needed_gib": round(made.needed_bytes / (1 << 30), 2), "estimated_max_len": made.longest}
@@ -68,6 +70,7 @@ def _cache(kind: str, fields: dict[str, Any], case: dict[str, Any]) -> LayerCach
         state = sum(math.prod(shape) * STATE_BYTES[dtype.removeprefix("torch.")]
                     for shape, dtype in zip(fields["shapes"], fields["dtypes"], strict=True))
         return LayerCache("state", size, state_bytes=state, speculative_blocks=fields.get("num_speculative_blocks", 0),
+                          checkpoint_blocks=fields.get("num_prefill_checkpoint_blocks", 0),
                           padded_bytes=None if padded == state else padded)
     heads, width = fields["num_kv_heads"], fields["head_size"]
     values = 0 if kind == "mla" else fields.get("head_size_v", width)

@@ -4,7 +4,7 @@
     full      block_size tokens                        ceil(max_model_len / block_size)
     sliding   block_size tokens                        ceil(min(window - 1 + tokens in flight, max_model_len) / block_size) + 1
     chunked   block_size tokens                        ceil(min(chunk + tokens in flight, max_model_len) / block_size)
-    state     one whole state, whatever its length     1, more with speculation and with prefix caching ("align")
+    state     one whole state, whatever its length     1; 2 or more with prefix caching; more with speculation
 
 The rules are those of SEMANTICS sections 8 and 10 (rules 40, 41, 44, 46).
 """
@@ -23,7 +23,8 @@ class RequestLimits:
     """What bounds one request at start-up.
 
     ``in_flight_tokens`` is ``max_num_batched_tokens`` times the steps in flight (2 with asynchronous scheduling);
-    ``state_mode`` is vLLM's ``mamba_cache_mode``: "none", or "align" when states are kept for prefix caching.
+    ``state_mode`` is vLLM's ``mamba_cache_mode``: "none"; "align" or, in older versions, "all" when states are kept for
+    prefix caching.
     """
 
     max_model_len: int
@@ -50,6 +51,8 @@ class LayerCache:
         Bytes of one state.
     speculative_blocks : int
         Further states a request keeps while tokens are speculated.
+    checkpoint_blocks : int
+        Further states in "align" mode, for checkpoints of the prefill.
     padded_bytes : int, optional
         The page's size where it is made as large as another layer's.
     latent : bool
@@ -67,6 +70,7 @@ class LayerCache:
     reach: int | None = None
     state_bytes: int = 0
     speculative_blocks: int = 0
+    checkpoint_blocks: int = 0
     padded_bytes: int | None = None
     latent: bool = False
     heads: tuple[int, ...] = ()
@@ -107,7 +111,8 @@ class LayerCache:
         """
         longest = limits.max_model_len
         if self.kind == "state":
-            return (2 if limits.state_mode == "align" else 1) + self.speculative_blocks
+            kept = {"none": 1, "align": 2 + self.checkpoint_blocks, "all": blocks_for(longest, self.block_size)}
+            return kept[limits.state_mode] + self.speculative_blocks
         if self.kind == "full":
             return blocks_for(-(-longest // limits.decode_context_parallel_size), self.block_size)
         assert self.reach is not None

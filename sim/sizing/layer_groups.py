@@ -126,4 +126,4 @@ def _with_page(cache: LayerCache, wanted: int) -> LayerCache:
 def _type(cache: LayerCache) -> Hashable:
     """Layers of one type need the same blocks at the same time."""
     size = cache.page_bytes if cache.kind == "state" else None
-    return cache.kind, cache.block_size, cache.reach, cache.speculative_blocks, size
+    return cache.kind, cache.block_size, cache.reach, cache.speculative_blocks, cache.checkpoint_blocks, size

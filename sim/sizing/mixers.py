@@ -26,8 +26,10 @@ SCALE_BLOCK, SCALE_BYTES = 128, 4                      # one float32 scale for 1
 class CacheFormat:
     """How caches are stored: element sizes, block, ranks.
 
-    ``kv_element_bytes`` is that of ``--kv-cache-dtype``; ``state_element_bytes`` that of the model's dtype, in which
-    convolutions keep their inputs; ``state_dtype`` overrides the recurrent state's own.
+    ``kv_element_bytes`` is that of ``--kv-cache-dtype``, ``packed_sparse`` whether sparse MLA keeps its fp8 format whatever
+    that says. ``state_element_bytes`` is that of the model's dtype, in which convolutions keep their inputs; ``state_dtype``
+    overrides the recurrent state's own. Blocks beside states are a multiple of ``kernel_tokens``; states named in
+    ``checkpointed`` keep a block for checkpoints of the prefill.
     """
 
     kv_element_bytes: int | Fraction = 2
@@ -37,6 +39,9 @@ class CacheFormat:
     state_dtype: str | None = None
     speculative_tokens: int = 0
     pads_latent_rows: bool = False
+    packed_sparse: bool = False
+    kernel_tokens: int = 16
+    checkpointed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,8 @@ class Latent:
         [656, 132]
         """
         width = self.kv_lora_rank + self.qk_rope_head_dim
-        if self.index_head_dim and form.kv_element_bytes == 1:     # fp8 latent with scales, the rope part in 16 bits
+        if self.index_head_dim and (form.packed_sparse or form.kv_element_bytes == 1):
+            # the latent in fp8 with scales, the rotary part in 16 bits
             row = self.kv_lora_rank + SCALE_BYTES * (self.kv_lora_rank // SCALE_BLOCK) + 2 * self.qk_rope_head_dim
         else:
             row = _whole(width * Fraction(form.kv_element_bytes))
@@ -163,6 +169,8 @@ class State:
         Whether the convolution also keeps the speculated tokens' inputs.
     parameters : int
         Weights of the mixer.
+    kind : str
+        Its name in `sim.sizing.state_layers`; ``mamba2`` for Mamba with heads.
     """
 
     conv_width: int
@@ -174,6 +182,7 @@ class State:
     state_dtype: str | None = None
     speculates: bool = True
     parameters: int = 0
+    kind: str = ""
 
     def check(self, name: str, size: int) -> None:
         """Raise InputError where the heads or channels cannot be shared out over ``size`` ranks."""
@@ -195,7 +204,8 @@ class State:
         dtype = form.state_dtype or self.state_dtype
         element = form.state_element_bytes if dtype is None else STATE_ELEMENT_BYTES[dtype]
         state = self.heads // size * self.head_elements * element
-        return [LayerCache("state", form.block_size, state_bytes=conv + state, speculative_blocks=form.speculative_tokens)]
+        return [LayerCache("state", form.block_size, state_bytes=conv + state, speculative_blocks=form.speculative_tokens,
+                           checkpoint_blocks=self.kind in form.checkpointed)]
 
     def weights(self, hidden: int, query_heads: int, family: Family) -> int:
         """Parameters of the mixer, counted where its fields were read."""

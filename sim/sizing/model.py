@@ -19,8 +19,6 @@ from sim.sizing.mixers import Attention, CacheFormat, Latent, State
 from sim.sizing.mlp_layers import DENSE, MOE
 from workloads.request import InputError
 
-LATENT_KERNEL_TOKENS = 128                             # blocks of MLA beside states are a multiple of this
-
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -50,6 +48,8 @@ class ModelShape:
     tied_embeddings: bool = False
     dtype: str | None = None
     quantization: str | None = None
+    quantization_bits: int | None = None
+    group_size: int | None = None
     experts: Experts | None = None
     latent: Latent | None = None
     family: Family = field(default_factory=Family)
@@ -92,7 +92,7 @@ class ModelShape:
         layers = [[cache for mixer in layer for cache in mixer.caches(form)] for layer in self.mixers]
         layers += [self._main().caches(form) for _ in range(mtp_layers)]
         flat = iter(align_to_state([cache for layer in layers for cache in layer],
-                                   LATENT_KERNEL_TOKENS if self.latent else 16))
+                                   form.kernel_tokens))
         return [[next(flat) for _ in layer] for layer in layers]
 
     def kv_bytes_per_token(self, kv_dtype_bytes: int | Fraction = 2, tensor_parallel_size: int = 1, mtp_layers: int = 0) -> int:
@@ -152,6 +152,14 @@ class ModelShape:
         """Weights of the token embedding and, unless tied, the output layer."""
         return (1 if self.tied_embeddings else 2) * self._needed("vocab_size", self.vocab_size) * self.hidden_size
 
+    @property
+    def extra_parameters(self) -> int:
+        """Weights of learned positions; 0 where positions are rotary."""
+        if self.family.extra_positions is None:
+            return 0
+        rows = self._needed("max_position_embeddings", self.max_position_embeddings) + self.family.extra_positions
+        return rows * self.hidden_size
+
     def layer_parameters(self, index: int, experts_used: int | None = None) -> int:
         """Weights of one layer, all experts counted unless told how many.
 
@@ -160,25 +168,22 @@ class ModelShape:
         218112000
         """
         mixers = sum(mixer.weights(self.hidden_size, self.attention_heads, self.family) for mixer in self.mixers[index])
-        norms = (2 if self.mixers[index] and self.mlps[index] in (DENSE, MOE) else 1) * self._norm
+        norms = (2 if self.mixers[index] and self.mlps[index] in (DENSE, MOE) else 1) * self.norm_parameters
         return mixers + norms + self._mlp(self.mlps[index], experts_used)
 
     @property
     def mtp_parameters(self) -> int:
         """Weights of one multi-token-prediction layer: a layer as the last, and the projection of two hidden states."""
-        return self.layer_parameters(self.layers - 1) + 2 * self.hidden_size * self.hidden_size + 3 * self._norm
+        return self.layer_parameters(self.layers - 1) + 2 * self.hidden_size * self.hidden_size + 3 * self.norm_parameters
 
     @property
-    def _norm(self) -> int:
+    def norm_parameters(self) -> int:
+        """Weights of one normalisation."""
         return self.hidden_size * (2 if self.family.all_bias else 1)
 
     def _count(self, experts_used: int) -> int:
-        total = sum(self.layer_parameters(i, experts_used) for i in range(self.layers)) + self._norm
-        total += self.embedding_parameters
-        if self.family.extra_positions is not None:
-            rows = self._needed("max_position_embeddings", self.max_position_embeddings) + self.family.extra_positions
-            total += rows * self.hidden_size
-        return total
+        total = sum(self.layer_parameters(i, experts_used) for i in range(self.layers)) + self.norm_parameters
+        return total + self.embedding_parameters + self.extra_parameters
 
     def _mlp(self, kind: str, experts_used: int | None) -> int:
         if kind == DENSE:

@@ -23,6 +23,7 @@ from sim.sizing.mixers import Attention, Latent
 from sim.sizing.mlp_layers import mlp_layers
 from sim.sizing.model import ModelShape
 from sim.sizing.model_names import catalogue, find_name, named_quantization, shortened
+from sim.sizing.quantization import kv_cache_dtype, quantization
 from workloads.request import InputError
 
 
@@ -51,15 +52,16 @@ def load_model(name_or_path: str | Path) -> ModelShape:
         path = path / "config.json"
     if path.is_file() or text.endswith(".json"):
         return shape_from_config(_read_json(path), name=text, source=str(path))
-    name, dropped, quantization = find_name(text, is_folder=path.is_dir())
+    name, dropped, named = find_name(text, is_folder=path.is_dir())
     record = catalogue()["models"][name]
     shape = shape_from_config(record, name, record["source"])
-    quantization = quantization or shape.quantization or named_quantization(name)
+    stored = named or shape.quantization or named_quantization(name)
+    bits, group = (shape.quantization_bits, shape.group_size) if stored == shape.quantization else (None, None)
     parts = [f"{', '.join(map(repr, dropped))} fell away from the name"] if dropped else []
     if name.lower() != text.lower() and name.split("/")[-1].lower() != text.lower():
         parts.insert(0, f"{text} read as {name}")
     note = "; ".join([*parts, *filter(None, [shape.note, record.get("note")])])
-    return replace(shape, quantization=quantization, note=note)
+    return replace(shape, quantization=stored, quantization_bits=bits, group_size=group, note=note)
 
 
 def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> ModelShape:
@@ -93,8 +95,8 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     return ModelShape(
         name, source, layers, heads, kv_heads, head_dim, hidden, layers_of(fields, model_type, layers, main), mlps,
         _mlp_width(fields, traits, hidden), fields.count("vocab_size", "padded_vocab_size"), positions,
-        traits.tied if tied is None else tied, _dtype(fields), _quantization(fields), experts, latent, traits,
-        fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0) or 0, _kv_cache_dtype(fields),
+        traits.tied if tied is None else tied, _dtype(fields), *quantization(fields), experts, latent, traits,
+        fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0) or 0, kv_cache_dtype(fields),
         "; ".join(filter(None, notes)))
 
 
@@ -168,24 +170,6 @@ def _stretches(fields: Fields) -> bool:
     scaling = fields.get("rope_scaling")
     kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, dict) else None
     return kind in ("linear", "dynamic", "yarn")
-
-
-def _quantization(fields: Fields) -> str | None:
-    section = fields.get("quantization_config")
-    if section is None:
-        return None
-    if not isinstance(section, dict) or not isinstance(section.get("quant_method"), str):
-        raise fields.fail("quantization_config", f"must have a quant_method, not {shortened(section)}")
-    method: str = section["quant_method"]
-    return "int8" if method in ("gptq", "awq") and section.get("bits") == 8 else method
-
-
-def _kv_cache_dtype(fields: Fields) -> str | None:
-    """fp8 where the checkpoint brings scales for an fp8 cache: what vLLM then takes for "auto"."""
-    section = fields.section("quantization_config") or {}
-    scheme, algorithm = section.get("kv_cache_scheme"), section.get("kv_cache_quant_algo")
-    eight_bits = isinstance(scheme, Mapping) and scheme.get("type") == "float" and scheme.get("num_bits") == 8
-    return "fp8" if eight_bits or algorithm == "FP8" else None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

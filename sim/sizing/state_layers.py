@@ -40,7 +40,8 @@ def gated_delta_net(fields: Fields) -> State:
     keys, values = key_heads * key_dim, value_heads * value_dim
     width = 2 * keys + values
     weights = hidden * (width + values + 2 * value_heads) + width * kernel + 2 * value_heads + value_dim + values * hidden
-    return State(width, kernel, value_heads, key_dim * value_dim, state_dtype=_state_dtype(fields), parameters=weights)
+    return State(width, kernel, value_heads, key_dim * value_dim, state_dtype=_state_dtype(fields), parameters=weights,
+                 kind="linear_attention")
 
 
 def kda(fields: Fields) -> State:
@@ -51,7 +52,7 @@ def kda(fields: Fields) -> State:
     channels = heads * width
     gates = 2 * (hidden * width + width * channels) + hidden * heads + channels + heads + width
     weights = 4 * hidden * channels + 3 * channels * kernel + gates
-    return State(3 * channels, kernel, heads, width * width, state_dtype="float32", parameters=weights)
+    return State(3 * channels, kernel, heads, width * width, state_dtype="float32", parameters=weights, kind="kda")
 
 
 def mamba(fields: Fields) -> State:
@@ -65,27 +66,30 @@ def mamba(fields: Fields) -> State:
         rank = fields.count("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
         weights = hidden * 2 * channels + channels * (kernel + 1) + channels * (rank + 2 * size) + (rank + 1) * channels \
             + channels * size + channels + channels * hidden
-        return State(channels, kernel, channels, size, state_dtype=_state_dtype(fields), speculates=False, parameters=weights)
+        return State(channels, kernel, channels, size, state_dtype=_state_dtype(fields), speculates=False, parameters=weights,
+                     kind="mamba")
     width = fields.count("mamba_head_dim", "mamba_d_head", "mamba_headdim")
     channels = fields.count("mamba_d_ssm") or (heads * width if width else expand * hidden)
     groups = fields.count("n_groups", "mamba_n_groups", "mamba_ngroups") or 1
     convolved = channels + 2 * groups * size
     weights = hidden * (channels + convolved + heads) + convolved * (kernel + 1) + 3 * heads + channels + channels * hidden
-    return State(channels, kernel, heads, channels // heads * size, groups, 2 * size, _state_dtype(fields), parameters=weights)
+    return State(channels, kernel, heads, channels // heads * size, groups, 2 * size, _state_dtype(fields), parameters=weights,
+                 kind="mamba2")
 
 
 def lightning(fields: Fields) -> State:
     """MiniMax's lightning attention: no convolution."""
     heads, hidden = fields.need("num_attention_heads"), fields.need("hidden_size")
     width = fields.count("head_dim") or hidden // heads
-    return State(0, 0, heads, width * width, speculates=False, parameters=5 * hidden * heads * width + heads * width)
+    return State(0, 0, heads, width * width, speculates=False, parameters=5 * hidden * heads * width + heads * width,
+                 kind="lightning")
 
 
 def short_convolution(fields: Fields) -> State:
     """LFM2's gated short convolution."""
     hidden, kernel = fields.need("hidden_size"), fields.need("conv_L_cache")
     width = fields.count("conv_dim") or hidden
-    return State(width, kernel, parameters=4 * hidden * width + width * kernel)
+    return State(width, kernel, parameters=4 * hidden * width + width * kernel, speculates=False, kind="conv")
 
 
 STATES: dict[str, Callable[[Fields], State]] = {
