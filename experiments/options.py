@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from experiments.serve_line import human_int
 from sim.catalog import ALLOCATORS
 from sim.memory.arena import PLACEMENTS
 from workloads.readers import READERS
@@ -21,10 +22,10 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """An argparse type: a whole number of at least ``least``."""
+    """An argparse type: a whole number of at least ``least``; 16k and 16K as vLLM reads them."""
     def parse(text: str) -> int:
         try:
-            value = int(text)
+            value = human_int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"a whole number is wanted, not {text!r}") from None
         if value < least:
@@ -50,6 +51,13 @@ def number(above: float = 0.0, most: float = float("inf"), including: bool = Fal
     return parse
 
 
+def length(text: str) -> int:
+    """An argparse type: a number of tokens; 0 stands for ``auto``."""
+    if text.lower() == "auto":
+        return 0
+    return whole(2)(text)
+
+
 def add_trace(parser: argparse.ArgumentParser) -> None:
     """The trace and how it is cut."""
     group = parser.add_argument_group("trace")
@@ -69,17 +77,55 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME|PATH", help="catalogue name, Hugging Face id, or a config.json")
     group.add_argument("--gpu", metavar="NAME|SIZE", help="catalogue name such as H100-80GB, or a size such as 80GB or 80GiB")
     group.add_argument("--dtype", default="auto", help="weights and activations: auto, float16, bfloat16, float32")
+    group.add_argument("--quantization", metavar="METHOD", help="weights: fp8, int8, int4, awq, gptq, nvfp4, mxfp4, bitsandbytes, "
+                       "or a GGUF type such as Q4_K_M (default: as the model is published)")
     group.add_argument("--kv-cache-dtype", default="auto", help="auto (the model's), fp8, int8, ...")
     group.add_argument("--block-size", type=whole(1), default=16, metavar="TOKENS", help="slots a block (default 16)")
-    group.add_argument("--max-model-len", type=whole(2), metavar="TOKENS", help="longest prompt + output (default: the model's; "
-                       "without a model the longest of the trace, rounded up to a block)")
-    group.add_argument("--gpu-memory-utilization", type=number(0, 1), default=0.92, metavar="X",
+    group.add_argument("--max-model-len", type=length, metavar="TOKENS", help="longest prompt + output, or auto: the longest "
+                       "that fits (default: the model's; without a model the longest of the trace, rounded up to a block)")
+    group.add_argument("--gpu-memory-utilization", type=number(0, 1), metavar="X",
                        help="share of the GPU's memory to use (default 0.92)")
     group.add_argument("--tensor-parallel-size", "-tp", type=whole(1), default=1, metavar="N", help="GPUs a replica (default 1)")
+    group.add_argument("--pipeline-parallel-size", "-pp", type=whole(1), default=1, metavar="N",
+                       help="stages the layers are cut into (default 1)")
+    group.add_argument("--enable-expert-parallel", "-ep", action=argparse.BooleanOptionalAction, default=False,
+                       help="whole experts on each GPU")
+    group.add_argument("--mtp-layers", type=whole(0), default=0, metavar="N", help="multi-token-prediction layers (default 0)")
+    group.add_argument("--cpu-offload-gb", type=number(including=True), default=0.0, metavar="GIB",
+                       help="GiB of weights a GPU moved to the CPU (default 0)")
+    group.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=False, help="no CUDA graphs")
     group.add_argument("--available-kv-gib", type=number(most=1e9), metavar="GIB",
                        help="this KV budget a GPU instead of a derived one")
     group.add_argument("--num-gpu-blocks-override", type=whole(1), metavar="N",
                        help="the pool directly, null block included; no model needed then")
+
+
+def add_measured(parser: argparse.ArgumentParser) -> None:
+    """Terms of the budget as your own server printed them."""
+    group = parser.add_argument_group("measured terms, GiB on one GPU (default: predicted)")
+    for name, about in (("total-gpu", "memory of the card"), ("weights", "model weights"),
+                        ("activation", "peak of the profiling run"), ("non-torch", "memory outside of torch"), ("cuda-graph", "CUDA graphs")):
+        group.add_argument(f"--{name}-gib", type=number(-1e3, 1e9), metavar="GIB", help=about)
+
+
+def add_deployment(parser: argparse.ArgumentParser) -> None:
+    """What only the plan asks for."""
+    group = parser.add_argument_group("server")
+    flag = argparse.BooleanOptionalAction
+    group.add_argument("--decode-context-parallel-size", "-dcp", type=whole(1), default=1, metavar="N",
+                       help="GPUs a request's tokens are spread over (default 1)")
+    group.add_argument("--data-parallel-size", "-dp", type=whole(1), default=1, metavar="N", help="replicas (default 1)")
+    group.add_argument("--num-speculative-tokens", type=whole(0), default=0, metavar="N", help="tokens a step (default 0)")
+    group.add_argument("--max-num-seqs", type=whole(1), metavar="N", help="most running sequences (default: by GPU)")
+    group.add_argument("--max-num-batched-tokens", type=whole(1), metavar="N", help="token budget of a step (default: by GPU)")
+    group.add_argument("--enable-chunked-prefill", action=flag, default=None, help="split prompts over steps")
+    group.add_argument("--enable-prefix-caching", action=flag, default=None, help="keep states for prefix caching")
+    group.add_argument("--async-scheduling", action=flag, default=False, help="two steps in flight (default off)")
+    group.add_argument("--disable-hybrid-kv-cache-manager", action=flag, default=False, help="keep windows in full")
+    group.add_argument("--mamba-cache-mode", choices=("none", "align", "all"), help="states a request keeps")
+    group.add_argument("--mamba-ssm-cache-dtype", choices=("auto", "float32", "float16", "bfloat16"), default="auto",
+                       help="dtype of recurrent states (default: the model's)")
+    group.add_argument("--vllm-version", default=None, metavar="V", help="whose rules the report follows (default 0.33, the newest)")
 
 
 def add_scheduler(parser: argparse.ArgumentParser) -> None:

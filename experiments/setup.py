@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from experiments.deployment import deployment, model_and_gpu
 from sim.config import SimConfig
 from sim.scheduler import SchedulerConfig
 from sim.sizing import kv_formula
-from sim.sizing.budget import budget, weight_bytes
-from sim.sizing.hardware import GIB, Gpu, default_limits, find_gpu
+from sim.sizing.budget import fitting
+from sim.sizing.hardware import Gpu, default_limits
 from sim.sizing.model import ModelShape
-from sim.sizing.model_config import load_model
+from sim.sizing.plan import Deployment, plan, serving
+from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
 from workloads import transform
 from workloads.readers import read_trace
 from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
 
-DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
 DEFAULT_RATE = 2.0
 MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our memory, or 64 bits
-DTYPES = {"half": "float16", "float": "float32"}
 
 
 @dataclass
@@ -54,24 +54,22 @@ def prepare(options: argparse.Namespace) -> Setup:
     """Read, size and check; raises InputError with one line for whatever cannot be used."""
     notes: list[str] = []
     trace = load_trace(options, notes)
-    model, gpu = _model_and_gpu(options, notes)
-    ranks = options.tensor_parallel_size
-    scheduler = _scheduler(options, gpu)
-    element = _kv_element_bytes(options, model)
-    per_token = None if model is None else model.kv_bytes_per_token(element, ranks)
+    model, gpu = model_and_gpu(options, notes)
+    asked = None if model is None else deployment(options, model, gpu)
+    scheduler = _scheduler(options, gpu, asked)
     longest, implied = _max_model_len(options, model, trace)
-    blocks = _num_blocks(options, model, gpu, per_token)
+    blocks, per_token = _pool(options, asked, longest)
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
                          f"blocks and {MOST_SLOTS:,} slots")
-    clock = _step_time(options, model, gpu, per_token)
+    clock = _step_time(options, asked, per_token)
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate)
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
-    asked = {name: getattr(options, name) for name in ("seed", "rate", "limit", "shuffle", "max_total_tokens")}
-    return Setup(trace, sim, model, gpu, per_token, asked, notes)
+    asked_for = {name: getattr(options, name) for name in ("seed", "rate", "limit", "shuffle", "max_total_tokens")}
+    return Setup(trace, sim, model, gpu, per_token, asked_for, notes)
 
 
 # ---------------------------------------------------------------------- the trace
@@ -127,59 +125,27 @@ def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, 
     return replace(trace, arrival_us=trace.arrival_us - trace.arrival_us[0])
 
 
-# ---------------------------------------------------------------------- model, GPU and pool
-def _model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelShape | None, Gpu | None]:
-    sized = options.num_gpu_blocks_override is not None
-    name, gpu_name = options.model, options.gpu
-    if not sized and name is None:
-        name = DEFAULT_MODEL
-        notes.append(f"no --model: {name} is assumed")
-    if not sized and gpu_name is None and options.available_kv_gib is None:
-        gpu_name = DEFAULT_GPU
-        notes.append(f"no --gpu: {gpu_name} is assumed")
-    model = None if name is None else load_model(name)
-    if model is not None and options.model is not None and model.note:
-        notes.append(f"model: {model.note}")
-    return model, None if gpu_name is None else find_gpu(gpu_name)
-
-
-def _dtype(options: argparse.Namespace, model: ModelShape | None) -> str:
-    if options.dtype == "auto":
-        return "float16" if model is None or model.dtype == "float32" else model.dtype or "float16"
-    return str(DTYPES.get(options.dtype, options.dtype))
-
-
-def _kv_element_bytes(options: argparse.Namespace, model: ModelShape | None) -> Any:
-    dtype = _dtype(options, model) if options.kv_cache_dtype == "auto" else options.kv_cache_dtype
-    for flag, value in (("--dtype", _dtype(options, model)), ("--kv-cache-dtype", dtype)):
-        if value not in kv_formula.ELEMENT_BYTES:
-            raise InputError(f"{flag} {value!r}: one of auto, {', '.join(kv_formula.ELEMENT_BYTES)}")
-    return kv_formula.ELEMENT_BYTES[dtype]
-
-
-def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:
-    seqs, tokens = default_limits(gpu)
-    seqs = options.max_num_seqs or (min(seqs, options.max_num_batched_tokens) if options.max_num_batched_tokens else seqs)
-    return seqs, options.max_num_batched_tokens or tokens
-
-
-def _num_blocks(options: argparse.Namespace, model: ModelShape | None, gpu: Gpu | None, per_token: int | None) -> int:
-    if options.num_gpu_blocks_override is not None:
-        return int(options.num_gpu_blocks_override)
-    assert model is not None and per_token is not None
-    if options.available_kv_gib is not None:
-        available = int(options.available_kv_gib * GIB)
-    else:
-        assert gpu is not None
-        available = budget(model, gpu, options.gpu_memory_utilization, _limits(options, gpu), options.tensor_parallel_size,
-                           _dtype(options, model)).available_bytes
-    return max(1, kv_formula.blocks_that_fit(available, kv_formula.kv_bytes_per_block(per_token, options.block_size)))
+# ---------------------------------------------------------------------- the pool
+def _pool(options: argparse.Namespace, asked: Deployment | None, longest: int) -> tuple[int, int | None]:
+    """Blocks of the pool, and bytes a token on the GPU that decides."""
+    if asked is None:
+        return int(options.num_gpu_blocks_override), None
+    asked = replace(asked, max_model_len=longest)
+    made = plan(asked)
+    other = {c.kind for group in made.groups for c in group.caches if c.kind != "full" and (c.reach or 0) < longest}
+    if other:
+        raise InputError(f"{asked.model.name} has {' and '.join(sorted(other))} layers beside or instead of full ones, "
+                         "which need block tables of their own: not replayed yet (pagedsim plan sizes them)")
+    if made.budgets is not None and options.num_gpu_blocks_override is None:
+        assert asked.gpu is not None
+        fitting(asked.model, asked.gpu, serving(asked))
+    return max(1, made.report.num_blocks), made.kv_bytes_per_token
 
 
 def _max_model_len(options: argparse.Namespace, model: ModelShape | None, trace: Trace) -> tuple[int, bool]:
     """The limit, and whether it was only taken from the trace."""
-    if options.max_model_len is not None:
-        return options.max_model_len, False
+    if options.max_model_len:
+        return int(options.max_model_len), False
     if model is not None and model.max_position_embeddings is not None:
         return model.max_position_embeddings, False
     longest = int((trace.prompt_tokens + trace.output_tokens).max())
@@ -201,10 +167,10 @@ def _check_room(sim: SimConfig, trace: Trace, implied: bool) -> None:
 
 
 # ---------------------------------------------------------------------- scheduler and clock
-def _scheduler(options: argparse.Namespace, gpu: Gpu | None) -> SchedulerConfig:
+def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment | None) -> SchedulerConfig:
     seqs: int | None
     tokens: int | None
-    seqs, tokens = _limits(options, gpu)
+    seqs, tokens = _limits(options, gpu) if asked is None else asked.limits()
     if options.saturate:                               # memory alone limits, unless a limit was asked for
         seqs, tokens = options.max_num_seqs, options.max_num_batched_tokens
     try:
@@ -214,18 +180,24 @@ def _scheduler(options: argparse.Namespace, gpu: Gpu | None) -> SchedulerConfig:
         raise InputError(str(error)) from None
 
 
-def _step_time(options: argparse.Namespace, model: ModelShape | None, gpu: Gpu | None, per_token: int | None) -> StepTime:
+def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:
+    seqs, tokens = default_limits(gpu)
+    tokens = options.max_num_batched_tokens or tokens
+    return options.max_num_seqs or min(seqs, tokens), tokens
+
+
+def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token: int | None) -> StepTime:
     wanted = options.step_time
-    known = model is not None and gpu is not None and gpu.bandwidth_bytes_per_s is not None
+    gpu = None if asked is None else asked.gpu
     try:
         if wanted is not None and wanted != "roofline":
             return parse_constant(wanted)
-        if not known:
+        if asked is None or gpu is None or gpu.bandwidth_bytes_per_s is None:
             if wanted == "roofline":
                 raise InputError("--step-time roofline needs a --model and a --gpu of the catalogue")
             return ConstantStepTime(20_000)
-        assert model is not None and gpu is not None and per_token is not None
+        assert per_token is not None
         ranks = options.tensor_parallel_size
-        return roofline(model, gpu, weight_bytes(model, _dtype(options, model)) / ranks, per_token, ranks)
+        return roofline(asked.model, gpu, weight_bytes(asked.model, asked.dtype) / ranks, per_token, ranks)
     except ValueError as error:
         raise InputError(str(error)) from None

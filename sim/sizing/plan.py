@@ -22,7 +22,7 @@ from sim.sizing.layer_cache import LayerCache, RequestLimits
 from sim.sizing.layer_groups import Group, group_layers
 from sim.sizing.mixers import CacheFormat, State
 from sim.sizing.model import ModelShape
-from sim.sizing.startup import Rank, Report, block_bytes, report
+from sim.sizing.startup import Rank, Report, block_bytes, largest_length, report
 from sim.sizing.versions import NEWEST, Version
 from sim.sizing.weights import Shards
 from workloads.request import InputError
@@ -244,6 +244,7 @@ def _spans(asked: Deployment, caches: list[list[LayerCache]]) -> list[range]:
     return [range(starts[stage.start], starts[last if stage is stages[-1] else stage.stop]) for stage in stages]
 
 
-def at_length(asked: Deployment, length: int) -> Deployment:
-    """The same with another ``max_model_len``."""
-    return replace(asked, max_model_len=length)
+def longest_that_fits(asked: Deployment, most: int | None = None) -> int:
+    """The largest ``max_model_len`` with which a server starts, up to ``most`` (default: the model's own); 0 if none does."""
+    cap = most or asked.model.max_position_embeddings or asked.longest
+    return largest_length(lambda length: plan(replace(asked, max_model_len=length)).fits, cap)

@@ -1,0 +1,80 @@
+"""From options to a deployment: the model, the GPU and vLLM's settings, with a note for everything that was assumed."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from sim.sizing.budget import Measured
+from sim.sizing.hardware import Gpu, find_gpu
+from sim.sizing.kv_formula import ELEMENT_BYTES
+from sim.sizing.model import ModelShape
+from sim.sizing.model_config import load_model
+from sim.sizing.plan import Deployment, longest_that_fits
+from sim.sizing.versions import NEWEST, parse_version
+from sim.sizing.weights import Shards, weight_format
+from workloads.request import InputError
+
+DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
+DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelShape | None, Gpu | None]:
+    """What is asked for, else the paper's: OPT-13B's sister on an A100, said in a note. No model where a pool is given."""
+    sized = options.num_gpu_blocks_override is not None
+    name, gpu_name = options.model, options.gpu
+    if not sized and name is None:
+        name = DEFAULT_MODEL
+        notes.append(f"no --model: {name} is assumed")
+    if not sized and gpu_name is None and options.available_kv_gib is None:
+        gpu_name = DEFAULT_GPU
+        notes.append(f"no --gpu: {gpu_name} is assumed")
+    model = None if name is None else load_model(name)
+    if model is not None and options.model is not None and model.note:
+        notes.append(f"model: {model.note}")
+    if model is not None and options.quantization not in (None, "auto"):
+        weight_format(options.quantization)            # known, or an error that lists them
+        model = replace(model, quantization=options.quantization, quantization_bits=None, group_size=None)
+    return model, None if gpu_name is None else find_gpu(gpu_name)
+
+
+def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) -> Deployment:
+    """The deployment that the options describe; what only the plan asks for may be missing from them.
+
+    Raises
+    ------
+    InputError
+        If a dtype or a version is not known.
+    """
+    given = {name: value for name, value in vars(options).items() if value not in (None, "auto")}
+    for flag in ("dtype", "kv_cache_dtype"):
+        value = _dtype(given.get(flag))
+        if value is not None and value not in ELEMENT_BYTES and value != "fp8_ds_mla":
+            raise InputError(f"--{flag.replace('_', '-')} {value!r}: one of auto, {', '.join(ELEMENT_BYTES)}")
+    asked = Deployment(
+        model, gpu, _dtype(given.get("dtype")), _dtype(given.get("kv_cache_dtype")), options.block_size,
+        options.max_model_len or None, options.gpu_memory_utilization,
+        Shards(options.tensor_parallel_size, options.pipeline_parallel_size, given.get("data_parallel_size", 1),
+               options.enable_expert_parallel, options.mtp_layers),
+        cpu_offload_gib=options.cpu_offload_gb, enforce_eager=options.enforce_eager,
+        version=parse_version(given["vllm_version"]) if "vllm_version" in given else NEWEST,
+        measured=_measured(given), available_kv_gib=options.available_kv_gib,
+        num_gpu_blocks_override=options.num_gpu_blocks_override, **_server(given))
+    return replace(asked, max_model_len=longest_that_fits(asked)) if options.max_model_len == 0 else asked
+
+
+def _dtype(name: str | None) -> str | None:
+    return None if name is None else DTYPES.get(name, name)
+
+
+def _measured(given: dict[str, Any]) -> Measured:
+    return Measured(*(given.get(f"{name}_gib") for name in ("total_gpu", "weights", "activation", "non_torch", "cuda_graph")))
+
+
+def _server(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings that have the same name here and there."""
+    names = ("decode_context_parallel_size", "num_speculative_tokens", "max_num_seqs", "max_num_batched_tokens",
+             "enable_chunked_prefill", "enable_prefix_caching", "async_scheduling", "disable_hybrid_kv_cache_manager",
+             "mamba_cache_mode", "mamba_ssm_cache_dtype")
+    return {name: given[name] for name in names if name in given}
