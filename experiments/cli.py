@@ -12,6 +12,7 @@ from workloads.request import InputError
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
+    "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
 }
 HELP = """usage: pagedsim COMMAND [options]
 
@@ -23,8 +24,9 @@ commands:
   pagedsim COMMAND --help     options and examples
   pagedsim --version
 
-example:
-  pagedsim compare            the built-in chat workload through all allocators
+examples:
+  pagedsim compare                                  the built-in chat workload through all allocators
+  pagedsim plan --model Llama-3.1-8B --gpu H100     what fits on the card
 """
 
 

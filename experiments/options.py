@@ -77,8 +77,8 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME|PATH", help="catalogue name, Hugging Face id, or a config.json")
     group.add_argument("--gpu", metavar="NAME|SIZE", help="catalogue name such as H100-80GB, or a size such as 80GB or 80GiB")
     group.add_argument("--dtype", default="auto", help="weights and activations: auto, float16, bfloat16, float32")
-    group.add_argument("--quantization", metavar="METHOD", help="weights: fp8, int8, int4, awq, gptq, nvfp4, mxfp4, bitsandbytes, "
-                       "or a GGUF type such as Q4_K_M (default: as the model is published)")
+    group.add_argument("--quantization", metavar="METHOD", help="weights: fp8, int8, int4, awq, gptq, nvfp4, mxfp4, "
+                       "bitsandbytes, or a GGUF type such as Q4_K_M (default: as the model is published)")
     group.add_argument("--kv-cache-dtype", default="auto", help="auto (the model's), fp8, int8, ...")
     group.add_argument("--block-size", type=whole(1), default=16, metavar="TOKENS", help="slots a block (default 16)")
     group.add_argument("--max-model-len", type=length, metavar="TOKENS", help="longest prompt + output, or auto: the longest "
@@ -104,7 +104,8 @@ def add_measured(parser: argparse.ArgumentParser) -> None:
     """Terms of the budget as your own server printed them."""
     group = parser.add_argument_group("measured terms, GiB on one GPU (default: predicted)")
     for name, about in (("total-gpu", "memory of the card"), ("weights", "model weights"),
-                        ("activation", "peak of the profiling run"), ("non-torch", "memory outside of torch"), ("cuda-graph", "CUDA graphs")):
+                        ("activation", "peak of the profiling run"),
+                        ("non-torch", "memory outside of torch"), ("cuda-graph", "CUDA graphs")):
         group.add_argument(f"--{name}-gib", type=number(-1e3, 1e9), metavar="GIB", help=about)
 
 
@@ -125,7 +126,7 @@ def add_deployment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mamba-cache-mode", choices=("none", "align", "all"), help="states a request keeps")
     group.add_argument("--mamba-ssm-cache-dtype", choices=("auto", "float32", "float16", "bfloat16"), default="auto",
                        help="dtype of recurrent states (default: the model's)")
-    group.add_argument("--vllm-version", default=None, metavar="V", help="whose rules the report follows (default 0.33, the newest)")
+    group.add_argument("--vllm-version", default=None, metavar="V", help="whose rules to follow (default 0.33, the newest)")
 
 
 def add_scheduler(parser: argparse.ArgumentParser) -> None:

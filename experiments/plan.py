@@ -1,0 +1,100 @@
+"""`pagedsim plan`: does it fit, how many at once, what would it take; and the lines a server would print."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from experiments import options as opt
+from experiments.deployment import deployment, model_and_gpu
+from experiments.figures import check_format
+from experiments.output import check_writable, write_json
+from experiments.plan_cost import add_cost, cost_json
+from experiments.plan_document import document
+from experiments.plan_figure import plot_budget
+from experiments.plan_report import print_plan
+from experiments.serve_line import read_serve_line
+from sim.sizing.mixers import Attention
+from sim.sizing.model import ModelShape
+from sim.sizing.plan import plan
+from workloads.request import InputError
+
+EXAMPLES = """examples:
+  pagedsim plan --model Llama-3.1-8B-Instruct --gpu H100 --max-model-len 8192
+  pagedsim plan --model Qwen3.5-27B --gpu L40S -tp 2 --kv-cache-dtype fp8 --plot memory.png
+  pagedsim plan --model DeepSeek-R1 --available-kv-gib 21.43 -tp 8 --max-model-len 128000 --vllm-version 0.7.3
+  pagedsim plan --gpu H100 -- vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 4 --max-model-len 32768
+  pagedsim plan --model Llama-3.1-8B --gpu L4 --prompt-tokens 2000 --output-tokens 500 --requests-per-day 1000 \\
+      --price-input 0.15 --price-output 0.60 --gpu-hour 0.80 --throughput 1500
+"""
+BARE = ModelShape("no model", "none", 1, 1, 1, 1, 1, ((Attention(1, 1),),), ("none",))
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command; returns the exit status."""
+    own, pasted = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, None)
+    notes: list[str] = []
+    options = parser().parse_args((_pasted(pasted, own, notes) if pasted is not None else []) + own)
+    _check_outputs(options)
+    made = plan_json(options, notes)
+    if options.plot is not None:
+        plot_budget(made, options.plot)
+    if options.json is not None:
+        write_json(options.json, made)
+    if options.json != "-":
+        print_plan(made)
+    elif not options.quiet:
+        for line in (*made["warnings"], *made["notes"]):
+            print(f"note: {line}", file=sys.stderr)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of the command."""
+    made = opt.OneLineParser("pagedsim plan", description=__doc__, epilog=EXAMPLES, allow_abbrev=False,
+                             usage="pagedsim plan [options] [-- vllm serve MODEL ...]",
+                             formatter_class=argparse.RawDescriptionHelpFormatter)
+    for add in (opt.add_sizing, opt.add_deployment, opt.add_measured, add_cost):
+        add(made)
+    group = made.add_argument_group("output")
+    group.add_argument("--json", metavar="FILE", help="the plan as JSON; - for standard output")
+    group.add_argument("--plot", metavar="FILE", help="a picture of a GPU's memory: .png, .svg or .pdf")
+    group.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
+    return made
+
+
+def plan_json(options: argparse.Namespace, notes: list[str]) -> dict[str, Any]:
+    """The whole plan as CONTRACT.md's object, and more."""
+    model, gpu = model_and_gpu(options, notes)
+    if model is None and options.max_model_len is None:
+        raise InputError("--num-gpu-blocks-override without a --model: --max-model-len is wanted")
+    asked = deployment(options, model or BARE, gpu)
+    if options.vllm_version is None:
+        notes.append(f"the report follows vLLM {asked.version}, the newest whose rules are known: --vllm-version for another")
+    if asked.shards.data > 1:
+        notes.append(f"each of the {asked.shards.data} replicas prints these lines for itself")
+    worked = plan(asked)
+    made = document(worked, notes, named=model is not None)
+    made["cost"] = cost_json(options, worked)
+    return made
+
+
+def _pasted(words: list[str], own: list[str], notes: list[str]) -> list[str]:
+    """Options of a pasted server command; what it says and we do not use is named."""
+    line = read_serve_line(words)
+    if line.ignored:
+        notes.append(f"no part of the plan: {', '.join(line.ignored)}")
+    notes += [f"{name} is not modelled: it changes {what}" for name, what in line.unmodelled.items()]
+    version = [f"--vllm-version={line.version_hint}"] if line.version_hint else []
+    return [*version, *line.arguments]
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    if options.plot is not None:
+        check_format(options.plot)
+    if options.plot is not None and options.plot == options.json:
+        raise InputError(f"{options.plot}: --plot and --json name the same file")
+    for path in (options.plot, None if options.json == "-" else options.json):
+        if path is not None:
+            check_writable(path)
