@@ -49,7 +49,7 @@ def group_layers(caches: Sequence[LayerCache], keep_windows: bool = True, widest
     Raises
     ------
     InputError
-        If latent pages would have to be padded.
+        If latent pages would have to be padded, or if states are to be managed with the hybrid manager off.
 
     >>> layers = [LayerCache("full", 16, 4096)] * 5 + [LayerCache("sliding", 16, 4096, reach=1024)] * 29
     >>> [len(group.layers) for group in group_layers(layers)]
@@ -59,6 +59,8 @@ def group_layers(caches: Sequence[LayerCache], keep_windows: bool = True, widest
         raise InputError("no layer of the model keeps a cache")
     if not keep_windows and any(c.kind == "full" for c in caches):
         caches = [c.as_full() for c in caches]
+        if len({_type(c) for c in caches}) > 1:
+            raise InputError("states need block tables of their own: the hybrid KV cache manager cannot be off")
     if len({_type(c) for c in caches}) == 1:           # one table serves them all, whatever the size of each page
         return [Group(tuple(range(len(caches))), tuple(caches))]
     try:
