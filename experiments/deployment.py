@@ -61,7 +61,12 @@ def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) 
         version=parse_version(given["vllm_version"]) if "vllm_version" in given else NEWEST,
         measured=_measured(given), available_kv_gib=options.available_kv_gib,
         num_gpu_blocks_override=options.num_gpu_blocks_override, **_server(given))
-    return replace(asked, max_model_len=longest_that_fits(asked)) if options.max_model_len == 0 else asked
+    if options.max_model_len != 0:
+        return asked
+    longest = longest_that_fits(asked)
+    if not longest:
+        raise InputError(f"--max-model-len auto: not one token of {model.name} fits")
+    return replace(asked, max_model_len=longest)
 
 
 def _dtype(name: str | None) -> str | None:

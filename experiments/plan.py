@@ -15,6 +15,7 @@ from experiments.plan_document import document
 from experiments.plan_figure import plot_budget
 from experiments.plan_report import print_plan
 from experiments.serve_line import read_serve_line
+from sim.sizing.hardware import GIB
 from sim.sizing.mixers import Attention
 from sim.sizing.model import ModelShape
 from sim.sizing.plan import plan
@@ -28,6 +29,7 @@ EXAMPLES = """examples:
   pagedsim plan --model Llama-3.1-8B --gpu L4 --prompt-tokens 2000 --output-tokens 500 --requests-per-day 1000 \\
       --price-input 0.15 --price-output 0.60 --gpu-hour 0.80 --throughput 1500
 """
+SWAP_BYTES = 4 * GIB                                   # --swap-space of the first engine
 BARE = ModelShape("no model", "none", 1, 1, 1, 1, 1, ((Attention(1, 1),),), ("none",))
 
 
@@ -75,6 +77,9 @@ def plan_json(options: argparse.Namespace, notes: list[str]) -> dict[str, Any]:
     if asked.shards.data > 1:
         notes.append(f"each of the {asked.shards.data} replicas prints these lines for itself")
     worked = plan(asked)
+    if asked.version.first_engine and model is not None:
+        notes.append(f"vLLM {asked.version} prints: # GPU blocks: {worked.report.num_blocks}, # CPU blocks: "
+                     f"{SWAP_BYTES // worked.kv_bytes_per_block} (swap space of 4 GiB a GPU)")
     made = document(worked, notes, named=model is not None)
     made["cost"] = cost_json(options, worked)
     return made

@@ -147,8 +147,9 @@ def _cost(made: JsonObject) -> Iterator[tuple[str, str]]:
         return
     request, api, gpus, even = cost["request"], cost["api"], cost["gpus"], cost["break_even"]
     if request is not None:
-        yield "request", (f"{request['worst_tokens']:,} tokens at its last moment: {request['worst_concurrency']:,.2f} at once "
-                          f"in the worst case; {request['mean_tokens']:,.0f} on average: {request['mean_concurrency']:,.2f} at once")
+        worst, mean = request["worst_concurrency"], request["mean_concurrency"]
+        yield "request", (f"{request['worst_tokens']:,} tokens at its last moment: {worst:,.2f} at once in the worst case; "
+                          f"{request['mean_tokens']:,.0f} on average: {mean:,.2f} at once")
     if api is not None:
         dollars = "" if api["dollars_per_month"] is None else f": ${api['dollars_per_month']:,.2f} a month of an API"
         yield "month", (f"{api['input_tokens_per_month'] / 1e6:,.1f} M prompt and {api['output_tokens_per_month'] / 1e6:,.1f} M "

@@ -57,7 +57,7 @@ def prepare(options: argparse.Namespace) -> Setup:
     model, gpu = model_and_gpu(options, notes)
     asked = None if model is None else deployment(options, model, gpu)
     scheduler = _scheduler(options, gpu, asked)
-    longest, implied = _max_model_len(options, model, trace)
+    longest, implied = _max_model_len(options, asked, trace)
     blocks, per_token = _pool(options, asked, longest)
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
@@ -142,10 +142,15 @@ def _pool(options: argparse.Namespace, asked: Deployment | None, longest: int) -
     return max(1, made.report.num_blocks), made.kv_bytes_per_token
 
 
-def _max_model_len(options: argparse.Namespace, model: ModelShape | None, trace: Trace) -> tuple[int, bool]:
+def _max_model_len(options: argparse.Namespace, asked: Deployment | None, trace: Trace) -> tuple[int, bool]:
     """The limit, and whether it was only taken from the trace."""
-    if options.max_model_len:
+    if options.max_model_len == 0:
+        if asked is None:
+            raise InputError("--max-model-len auto: without a --model there is nothing to find it by")
+        return asked.longest, False
+    if options.max_model_len is not None:
         return int(options.max_model_len), False
+    model = None if asked is None else asked.model
     if model is not None and model.max_position_embeddings is not None:
         return model.max_position_embeddings, False
     longest = int((trace.prompt_tokens + trace.output_tokens).max())

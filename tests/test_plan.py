@@ -179,6 +179,12 @@ def test_older_versions_have_their_own_rules(capsys):
     assert any("newest" in note for note in new["notes"]) and not any("newest" in note for note in old["notes"])
 
 
+def test_the_first_engine_prints_blocks(capsys):
+    """Start-up log v131: Llama-3-8B on vLLM 0.5.2 had 2,048 CPU blocks."""
+    made = planned(capsys, "--model", "Llama-3-8B", "--available-kv-gib", "25.55", "--vllm-version", "0.5.2")
+    assert any("# CPU blocks: 2048" in note for note in made["notes"])
+
+
 # ---------------------------------------------------------------------- pasted commands
 def test_a_pasted_command(capsys):
     pasted = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192 --port 8000 --api-key secret --enable-lora"

@@ -105,17 +105,20 @@ def kv_tokens(num_blocks: int, block_size: int, max_model_len: int) -> int:
 
 
 def log_lines(num_blocks: int, block_size: int, max_model_len: int) -> list[str]:
-    """The two lines a vLLM server prints at start (rule 48, the two-line form).
+    """The two lines a vLLM server prints at start, where all layers keep all tokens.
 
     >>> for line in log_lines(20480, 16, 8001): print(line)
     GPU KV cache size: 327,066 tokens
     Maximum concurrency for 8,001 tokens per request: 40.88x
     """
-    concurrency = max_concurrency(num_blocks, block_size, max_model_len)
-    return [
-        f"GPU KV cache size: {kv_tokens(num_blocks, block_size, max_model_len):,} tokens",
-        f"Maximum concurrency for {max_model_len:,} tokens per request: {concurrency:.2f}x",
-    ]
+    return report_lines(kv_tokens(num_blocks, block_size, max_model_len), max_model_len,
+                        max_concurrency(num_blocks, block_size, max_model_len))
+
+
+def report_lines(tokens: int, max_model_len: int, concurrency: float) -> list[str]:
+    """The numbers of a start-up report as they are printed (rule 48, the two-line form)."""
+    return [f"GPU KV cache size: {tokens:,} tokens",
+            f"Maximum concurrency for {max_model_len:,} tokens per request: {concurrency:.2f}x"]
 
 
 def startup_shortfall(num_blocks: int, block_size: int, max_model_len: int) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sim.sizing.kv_formula import report_lines
 from sim.sizing.layer_cache import RequestLimits
 from sim.sizing.layer_groups import Group
 from sim.sizing.versions import NEWEST, Version
@@ -42,8 +43,7 @@ class Report:
         GPU KV cache size: 327,066 tokens
         Maximum concurrency for 8,001 tokens per request: 40.88x
         """
-        return [f"GPU KV cache size: {self.kv_tokens:,} tokens",
-                f"Maximum concurrency for {self.max_model_len:,} tokens per request: {self.max_concurrency:.2f}x"]
+        return report_lines(self.kv_tokens, self.max_model_len, self.max_concurrency)
 
 
 @dataclass(frozen=True)
