@@ -22,6 +22,7 @@ DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfl
 
 def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelShape | None, Gpu | None]:
     """What is asked for, else the paper's: OPT-13B's sister on an A100, said in a note. No model where a pool is given."""
+    _check_dtypes(options)
     sized = options.num_gpu_blocks_override is not None
     name, gpu_name = options.model, options.gpu
     if not sized and name is None:
@@ -45,13 +46,9 @@ def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) 
     Raises
     ------
     InputError
-        If a dtype or a version is not known.
+        If the version is not known, or no length fits where the longest is asked for.
     """
     given = {name: value for name, value in vars(options).items() if value not in (None, "auto")}
-    for flag in ("dtype", "kv_cache_dtype"):
-        value = _dtype(given.get(flag))
-        if value is not None and value not in ELEMENT_BYTES and value != "fp8_ds_mla":
-            raise InputError(f"--{flag.replace('_', '-')} {value!r}: one of auto, {', '.join(ELEMENT_BYTES)}")
     asked = Deployment(
         model, gpu, _dtype(given.get("dtype")), _dtype(given.get("kv_cache_dtype")), options.block_size,
         options.max_model_len or None, options.gpu_memory_utilization,
@@ -67,6 +64,12 @@ def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) 
     if not longest:
         raise InputError(f"--max-model-len auto: not one token of {model.name} fits")
     return replace(asked, max_model_len=longest)
+
+
+def _check_dtypes(options: argparse.Namespace) -> None:
+    for flag, value in (("--dtype", _dtype(options.dtype)), ("--kv-cache-dtype", _dtype(options.kv_cache_dtype))):
+        if value not in ("auto", "fp8_ds_mla", *ELEMENT_BYTES):
+            raise InputError(f"{flag} {value!r}: one of auto, {', '.join(ELEMENT_BYTES)}")
 
 
 def _dtype(name: str | None) -> str | None:

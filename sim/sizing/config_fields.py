@@ -8,6 +8,8 @@ from typing import Any
 from sim.sizing.model_names import shortened
 from workloads.request import InputError
 
+MOST = 10**9
+
 
 class Fields:
     """The fields of one config.json; those of a nested ``text_config`` come first. An absent field and a null one are the
@@ -40,6 +42,8 @@ class Fields:
         value = self._values[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.fail(name, f"must be a whole number of at least {least}, not {shortened(value)}")
+        if value > MOST:
+            raise self.fail(name, f"is {shortened(value)}: more than any model has")
         return value
 
     def need(self, *names: str) -> int:

@@ -21,7 +21,10 @@ class Family:
     output_gate: bool = False           # the query projection also makes a gate: twice as wide
     extra_positions: int | None = None  # learned positions: max_position_embeddings + this many rows
     tied: bool = False
+    embedding_norm: bool = False        # a norm after the embeddings
     expert_width_is_intermediate: bool = False
+    shared_width_is_intermediate: bool = False
+    shared_blocks: bool = False         # attention and MLP of a few blocks, each used by several layers
     mlp_width_is_doubled: bool = False
     mlp_is_four_hidden: bool = False
 
@@ -34,10 +37,13 @@ def family(traits: dict[str, Any]) -> Family:
 
 @dataclass(frozen=True)
 class Experts:
-    """Mixture of experts: ``per_token`` of ``count`` experts ``width`` wide; shared ones run always."""
+    """Mixture of experts: ``per_token`` of ``count`` experts ``width`` wide; shared ones run always.
+
+    Routed experts work on hidden states of ``latent_width``, between two projections, where that is given.
+    """
 
     count: int
     per_token: int | None
     width: int | None
     shared_width: int = 0
-    layers: int = 0                     # how many layers have experts
+    latent_width: int | None = None

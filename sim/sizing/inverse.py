@@ -23,7 +23,7 @@ def concurrency_at(made: Plan, lengths: Iterable[int] = LENGTHS) -> list[tuple[i
     >>> from sim.sizing.model_config import load_model
     >>> made = plan(Deployment(load_model("Llama-3.1-8B"), available_kv_gib=40, max_model_len=8192))
     >>> concurrency_at(made, [4096, 131072])
-    [(4096, 80.0), (131072, 2.5)]
+    [(4096, 80.0), (8192, 40.0), (131072, 2.5)]
     """
     most = max(made.deployment.model.max_position_embeddings or 0, made.deployment.longest)
     return [(length, concurrency(made, length)) for length in sorted({*lengths, made.deployment.longest}) if length <= most]

@@ -14,18 +14,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from sim.sizing.block_configs import searched_layers
 from sim.sizing.config_fields import Fields
 from sim.sizing.mixers import Attention, Latent, Mixer
 from sim.sizing.model_names import catalogue, shortened
-from sim.sizing.state_layers import STATES
+from sim.sizing.state_layers import STATES, shared_attention
 
 Layer = tuple[Mixer, ...]
 
 FULL, SLIDING, CHUNKED, NONE, BOTH = "full_attention", "sliding_attention", "chunked_attention", "none", "attention+mamba"
 ALIASES = {"attention": FULL, "global_attention": FULL, "local_attention": SLIDING, "sliding_window_attention": SLIDING,
-           "m": "mamba", "mamba2": "mamba", "hybrid": FULL, "moe": NONE, "mlp": NONE, "short_conv": "conv",
+           "m": "mamba", "mamba2": "mamba", "hybrid": BOTH, "moe": NONE, "mlp": NONE, "short_conv": "conv",
            "gated_deltanet": "linear_attention"}
 LETTERS = {"M": "mamba", "*": FULL, "-": NONE, "E": NONE}
 KNOWN = {FULL, SLIDING, CHUNKED, NONE, BOTH, *STATES}
@@ -52,10 +52,12 @@ def layers_of(fields: Fields, model_type: str, count: int, main: Attention | Lat
     """
     refuse(fields, model_type)
     if fields.get("block_configs") is not None:
-        return _searched(fields, count, main)
+        return searched_layers(fields, count, main)
     names = layer_names(fields, model_type, count)
     _check_used(fields, names)
     shared = fields.count("num_kv_shared_layers", least=0) or 0
+    if catalogue()["families"].get(model_type, {}).get("shared_blocks"):
+        return _around_shared(fields, names)
     made = {name: _mixers(name, fields, model_type, main) for name in dict.fromkeys(names)}
     return tuple(made[name] if i < count - shared else () for i, name in enumerate(names))
 
@@ -92,7 +94,8 @@ def refuse(fields: Fields, model_type: str) -> None:
 
 # ---------------------------------------------------------------------- names of layers
 def _checked(fields: Fields, field: str, names: Sequence[str], count: int) -> list[str]:
-    if len(names) < count:
+    drafts = fields.count("num_nextn_predict_layers", least=0) or 0  # some lists go on with layers for prediction
+    if not count <= len(names) <= count + drafts:
         raise fields.fail(field, f"has {len(names)} entries for {count} layers")
     found = [ALIASES.get(name.lower(), name) for name in names[:count]]
     other = sorted(set(found) - KNOWN)
@@ -104,14 +107,16 @@ def _checked(fields: Fields, field: str, names: Sequence[str], count: int) -> li
 def _typed(field: str) -> Callable[[Fields, int], Sequence[str] | None]:
     def read(fields: Fields, count: int) -> Sequence[str] | None:
         names = fields.names(field)
-        return _spread(names, count) if isinstance(names, dict) else names
+        if isinstance(names, dict) and sum(names.values()) != count:
+            raise fields.fail(field, f"has {sum(names.values())} entries for {count} layers")
+        return _spread(names) if isinstance(names, dict) else names
     return read
 
 
-def _spread(counts: Mapping[str, int], total: int) -> list[str]:
+def _spread(counts: Mapping[str, int]) -> list[str]:
     """So many layers of each name, evenly mixed, each name's last layer as late as can be."""
     places = [((i + 1) / n, name) for name, n in counts.items() for i in range(n)]
-    return [name for _, name in sorted(places, key=lambda place: place[0])][:total]
+    return [name for _, name in sorted(places, key=lambda place: place[0])]
 
 
 def _letters(fields: Fields, count: int) -> list[str]:
@@ -228,22 +233,13 @@ def _mixers(name: str, fields: Fields, model_type: str, main: Attention | Latent
     return (Attention(heads, width, values, window=fields.need("sliding_window", "sliding_window_size") + extra),)
 
 
-def _searched(fields: Fields, count: int, main: Attention | Latent) -> tuple[Layer, ...]:
-    """``block_configs`` of a searched architecture: heads differ by layer, some layers have no attention."""
-    blocks = fields.get("block_configs")
-    if not isinstance(blocks, list) or len(blocks) != count or isinstance(main, Latent):
-        raise fields.fail("block_configs", f"must have one entry for each of {count} layers")
-    heads = fields.need("num_attention_heads")
+def _around_shared(fields: Fields, names: Sequence[str]) -> tuple[Layer, ...]:
+    """Zamba2: every layer is a state; hybrid ones also pass through one of a few shared blocks."""
+    state = STATES["mamba"](fields)
     layers: list[Layer] = []
-    for i, block in enumerate(blocks):
-        attention: Any = block.get("attention") if isinstance(block, Mapping) else None
-        if not isinstance(attention, Mapping):
-            raise fields.fail("block_configs", f"entry {i} has no attention: {shortened(block)}")
-        if attention.get("no_op") or attention.get("replace_with_linear"):
-            layers.append(())
-            continue
-        group = attention.get("n_heads_in_group")
-        if type(group) is not int or group < 1 or heads % group:
-            raise fields.fail("block_configs", f"entry {i}: n_heads_in_group {shortened(group)} does not divide {heads} heads")
-        layers.append((Attention(heads // group, main.head_dim),))
+    for i, name in enumerate(names):
+        if name not in (BOTH, "mamba"):
+            raise fields.fail("layers_block_type", f"has {name} beside shared blocks: such layers are not understood yet")
+        passed = names[:i].count(BOTH)
+        layers.append((shared_attention(fields, passed), state) if name == BOTH else (state,))
     return tuple(layers)

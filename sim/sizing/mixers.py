@@ -46,13 +46,17 @@ class CacheFormat:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention with ``kv_heads`` of ``head_dim`` (V: ``value_dim``), over all tokens, a ``window`` or a ``chunk``."""
+    """Attention with ``kv_heads`` of ``head_dim`` (V: ``value_dim``), over all tokens, a ``window`` or a ``chunk``.
+
+    ``parameters`` is its number of weights where that is not the sum of four projections.
+    """
 
     kv_heads: int
     head_dim: int
     value_dim: int | None = None
     window: int | None = None
     chunk: int | None = None
+    parameters: int | None = None
 
     @property
     def values(self) -> int:
@@ -78,6 +82,8 @@ class Attention:
 
     def weights(self, hidden: int, query_heads: int, family: Family) -> int:
         """Parameters of the four projections, their biases and norms."""
+        if self.parameters is not None:
+            return self.parameters
         query, key, value = query_heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.values
         out = query_heads * self.values
         total = hidden * (query * (2 if family.output_gate else 1) + key + value + out)
@@ -134,9 +140,14 @@ class Latent:
         """
         nope, value = self._needed("qk_nope_head_dim"), self._needed("v_head_dim")
         query, rank = query_heads * (nope + self.qk_rope_head_dim), self.q_lora_rank
-        total = hidden * query if rank is None else rank * (hidden + query + 1)
+        total = self.low_rank_weights(hidden) + (hidden * query if rank is None else rank * query)
+        return total + query_heads * (self.kv_lora_rank * (nope + value) + value * hidden)
+
+    def low_rank_weights(self, hidden: int) -> int:
+        """Those of the parameters that every rank holds whole: down to the low ranks, and the index."""
+        rank = self.q_lora_rank
+        total = 0 if rank is None else rank * (hidden + 1)
         total += hidden * (self.kv_lora_rank + self.qk_rope_head_dim) + self.kv_lora_rank
-        total += query_heads * (self.kv_lora_rank * (nope + value) + value * hidden)
         if self.index_head_dim and self.index_heads:
             total += self.index_heads * ((rank or hidden) * self.index_head_dim + hidden) + hidden * self.index_head_dim \
                 + 2 * self.index_head_dim

@@ -1,7 +1,7 @@
 """A model's shape: the numbers that set the size of its weights and of its KV cache.
 
     ModelShape  ->  caches      what each layer keeps on one rank (`sim.sizing.mixers`), grouped by `layer_groups`
-                ->  parameters  all, those one token passes through, routed experts, embeddings; by layer
+                ->  parameters  all, those one token passes through, routed experts; by layer and part
 
 `sim.sizing.model_config` makes shapes from config.json and from the catalogue; no file is read here.
 """
@@ -15,8 +15,9 @@ from sim.sizing.family import Experts, Family
 from sim.sizing.layer_cache import LayerCache
 from sim.sizing.layer_groups import align_to_state
 from sim.sizing.layer_kinds import Layer
-from sim.sizing.mixers import Attention, CacheFormat, Latent, State
-from sim.sizing.mlp_layers import DENSE, MOE
+from sim.sizing.mixers import Attention, CacheFormat, Latent, Mixer, State
+from sim.sizing.mlp_layers import DENSE, MOE, NONE, mlp_parts
+from sim.sizing.weight_formats import ATTENTION, EMBEDDING, HEAD, LOW_RANK, OUT, REST, ROUTED, STATE, Layout
 from workloads.request import InputError
 
 
@@ -25,8 +26,10 @@ class ModelShape:
     """A decoder: its layers' mixers and MLPs, its widths.
 
     Widths are in elements. ``None`` is "the source does not say"; what needs it then raises. ``kv_heads``, ``head_dim``
-    and ``latent`` are those of the full-attention layers; ``mixers`` has what every layer keeps. ``quantization`` is how
-    the weights are stored (None: as ``dtype`` says), ``note`` what to tell the user: words that fell away, fields filled in.
+    and ``latent`` are those of the full-attention layers; ``mixers`` has what every layer keeps, ``mlp_widths`` each dense
+    MLP's where they differ. ``quantization`` is how the weights are stored (None: as ``dtype`` says), ``layout`` where it
+    leaves some out. ``embedding_width`` is that of embeddings that are projected; ``uncounted`` a field that says of weights
+    which are not understood. ``note`` is what to tell the user.
 
     >>> from sim.sizing.model_config import load_model
     >>> load_model("Llama-2-7B").kv_bytes_per_token()
@@ -56,13 +59,16 @@ class ModelShape:
     mtp_layers: int = 0
     kv_cache_dtype: str | None = None
     note: str = ""
+    mlp_widths: tuple[int, ...] = ()
+    embedding_width: int | None = None
+    layout: Layout | None = None
+    uncounted: str = ""
 
     # ------------------------------------------------------------------ the cache
     @property
     def kept_alike(self) -> bool:
         """Whether one block table serves all layers: every one keeps all tokens."""
-        kinds = {cache.kind for layer in self.caches() for cache in layer}
-        return kinds == {"full"}
+        return {cache.kind for layer in self.caches() for cache in layer} == {"full"}
 
     def check_tensor_parallel(self, size: int) -> None:
         """Raise `InputError` where vLLM would refuse this tensor parallel size (rule 49)."""
@@ -150,15 +156,58 @@ class ModelShape:
     @property
     def embedding_parameters(self) -> int:
         """Weights of the token embedding and, unless tied, the output layer."""
-        return (1 if self.tied_embeddings else 2) * self._needed("vocab_size", self.vocab_size) * self.hidden_size
+        ends = self.end_parts()
+        return ends[EMBEDDING] - self.extra_parameters + ends[HEAD]
 
     @property
     def extra_parameters(self) -> int:
-        """Weights of learned positions; 0 where positions are rotary."""
+        """Weights beside the embeddings: learned positions, a norm, projections."""
+        extra = 2 * self.hidden_size if self.family.embedding_norm else 0
+        if self.embedding_width is not None:
+            extra += 2 * self.hidden_size * self.embedding_width
         if self.family.extra_positions is None:
-            return 0
+            return extra
         rows = self._needed("max_position_embeddings", self.max_position_embeddings) + self.family.extra_positions
-        return rows * self.hidden_size
+        return extra + rows * self.hidden_size
+
+    def end_parts(self) -> dict[str, int]:
+        """Weights before and after the layers, by part; the output layer has none of its own where tied.
+
+        >>> from sim.sizing.model_config import load_model
+        >>> load_model("Qwen3-0.6B").end_parts()
+        {'embeddings': 155582464, 'output layer': 0, 'rest': 1024}
+        """
+        if self.uncounted:
+            raise InputError(f"{self.name}: {self.uncounted} is set: its weights are not understood and cannot be counted")
+        table = self._needed("vocab_size", self.vocab_size) * (self.embedding_width or self.hidden_size)
+        return {EMBEDDING: table + self.extra_parameters, HEAD: 0 if self.tied_embeddings else table, REST: self.norm_parameters}
+
+    def layer_parts(self, index: int) -> dict[str, int]:
+        """Weights of one layer by part, all experts counted; index ``layers`` is one of multi-token prediction.
+
+        Raises
+        ------
+        InputError
+            If a width is not known.
+
+        >>> from sim.sizing.model_config import load_model
+        >>> load_model("Llama-3.1-8B").layer_parts(0)
+        {'attention': 25165824, 'attention output': 16777216, 'dense MLPs': 176160768, 'rest': 8192}
+        """
+        predicts = index == self.layers                # attention and an MLP on the projection of two hidden states
+        mixers = (self._main(),) if predicts else self.mixers[index]
+        mlp = (MOE if self.experts else DENSE) if predicts else self.mlps[index]
+        norms = bool(mixers) + (mlp != NONE) + 3 * predicts
+        width = self.mlp_widths[index] if index < len(self.mlp_widths) else self.intermediate_size
+        counted = [{REST: norms * self.norm_parameters + predicts * 2 * self.hidden_size**2}]
+        try:
+            counted[:0] = [*map(self._mixer_parts, mixers), mlp_parts(mlp, width, self.experts, self.family, self.hidden_size)]
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+        parts: dict[str, int] = {}
+        for part, weights in (item for each in counted for item in each.items()):
+            parts[part] = parts.get(part, 0) + weights
+        return {part: weights for part, weights in parts.items() if weights}
 
     def layer_parameters(self, index: int, experts_used: int | None = None) -> int:
         """Weights of one layer, all experts counted unless told how many.
@@ -167,14 +216,16 @@ class ModelShape:
         >>> load_model("Llama-3.1-8B").layer_parameters(0)
         218112000
         """
-        mixers = sum(mixer.weights(self.hidden_size, self.attention_heads, self.family) for mixer in self.mixers[index])
-        norms = (2 if self.mixers[index] and self.mlps[index] in (DENSE, MOE) else 1) * self.norm_parameters
-        return mixers + norms + self._mlp(self.mlps[index], experts_used)
+        parts = self.layer_parts(index)
+        routed = parts.get(ROUTED, 0)
+        if experts_used is None or self.experts is None:
+            return sum(parts.values())
+        return sum(parts.values()) - routed + routed // self.experts.count * experts_used
 
     @property
     def mtp_parameters(self) -> int:
-        """Weights of one multi-token-prediction layer: a layer as the last, and the projection of two hidden states."""
-        return self.layer_parameters(self.layers - 1) + 2 * self.hidden_size * self.hidden_size + 3 * self.norm_parameters
+        """Weights of one layer for multi-token prediction."""
+        return self.layer_parameters(self.layers)
 
     @property
     def norm_parameters(self) -> int:
@@ -182,21 +233,18 @@ class ModelShape:
         return self.hidden_size * (2 if self.family.all_bias else 1)
 
     def _count(self, experts_used: int) -> int:
-        total = sum(self.layer_parameters(i, experts_used) for i in range(self.layers)) + self.norm_parameters
-        return total + self.embedding_parameters + self.extra_parameters
+        return sum(self.layer_parameters(i, experts_used) for i in range(self.layers)) + sum(self.end_parts().values())
 
-    def _mlp(self, kind: str, experts_used: int | None) -> int:
-        if kind == DENSE:
-            return self._matrices(self._needed("intermediate_size", self.intermediate_size))
-        if kind != MOE or self.experts is None:
-            return 0
-        used = self.experts.count if experts_used is None else experts_used
-        width = self._needed("moe_intermediate_size", self.experts.width)
-        return used * self._matrices(width) + self._matrices(self.experts.shared_width) + self.hidden_size * self.experts.count
-
-    def _matrices(self, width: int) -> int:
-        bias = width + self.hidden_size if self.family.all_bias and width else 0
-        return self.family.mlp_matrices * self.hidden_size * width + bias
+    def _mixer_parts(self, mixer: Mixer) -> dict[str, int]:
+        weights = mixer.weights(self.hidden_size, self.attention_heads, self.family)
+        if isinstance(mixer, State):
+            return {STATE: weights}
+        if isinstance(mixer, Attention) and mixer.parameters is not None:
+            return {ATTENTION: weights}
+        low = mixer.low_rank_weights(self.hidden_size) if isinstance(mixer, Latent) else 0
+        values = mixer.v_head_dim or 0 if isinstance(mixer, Latent) else mixer.values
+        out = self.attention_heads * values * self.hidden_size
+        return {ATTENTION: weights - low - out, LOW_RANK: low, OUT: out}
 
     def _needed(self, name: str, value: int | None) -> int:
         if value is None:

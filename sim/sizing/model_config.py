@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from sim.sizing.config_fields import Fields
-from sim.sizing.family import Experts, Family, family
+from sim.sizing.family import family
 from sim.sizing.layer_kinds import layers_of, refuse
 from sim.sizing.mixers import Attention, Latent
-from sim.sizing.mlp_layers import mlp_layers
+from sim.sizing.mlp_layers import experts_of, mlp_layers, mlp_widths
 from sim.sizing.model import ModelShape
 from sim.sizing.model_names import catalogue, find_name, named_quantization, shortened
-from sim.sizing.quantization import kv_cache_dtype, quantization
+from sim.sizing.positions import positions
+from sim.sizing.quantization import kv_cache_dtype, layout, quantization
 from workloads.request import InputError
+
+MOST_LAYERS = 10_000
+UNCOUNTED = ("num_kv_shared_layers", "hidden_size_per_layer_input")  # weights of their own that are not understood
 
 
 def load_model(name_or_path: str | Path) -> ModelShape:
@@ -59,7 +63,7 @@ def load_model(name_or_path: str | Path) -> ModelShape:
     bits, group = (shape.quantization_bits, shape.group_size) if stored == shape.quantization else (None, None)
     parts = [f"{', '.join(map(repr, dropped))} fell away from the name"] if dropped else []
     if name.lower() != text.lower() and name.split("/")[-1].lower() != text.lower():
-        parts.insert(0, f"{text} read as {name}")
+        parts.insert(0, f"{' '.join(text.split())} read as {name}")
     note = "; ".join([*parts, *filter(None, [shape.note, record.get("note")])])
     return replace(shape, quantization=stored, quantization_bits=bits, group_size=group, note=note)
 
@@ -81,23 +85,44 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     traits = family(families.get(model_type, {}))
     refuse(fields, model_type)
     heads, hidden = fields.need("num_attention_heads", "n_head"), fields.need("hidden_size", "n_embd", "d_model")
-    layers = fields.need("num_hidden_layers", "n_layer", "num_layers")
-    positions = fields.count("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
+    layers = _layers(fields)
+    longest, positions_note = positions(fields, model_type)
     latent = _latent(fields)
     kv_heads, kv_note = _kv_heads(fields, heads)
     head_dim = _head_dim(fields, hidden, heads, latent)
-    main = latent or Attention(kv_heads, head_dim, _value_dim(fields, head_dim))
-    experts = _experts(fields, traits)
-    mlps = mlp_layers(fields, layers, experts is not None)
-    notes = [kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights as a Llama's",
-             "rope_scaling is not applied to max_position_embeddings" if _stretches(fields) else ""]
-    tied = fields.flag("tie_word_embeddings")
-    return ModelShape(
-        name, source, layers, heads, kv_heads, head_dim, hidden, layers_of(fields, model_type, layers, main), mlps,
-        _mlp_width(fields, traits, hidden), fields.count("vocab_size", "padded_vocab_size"), positions,
-        traits.tied if tied is None else tied, _dtype(fields), *quantization(fields), experts, latent, traits,
+    mixers = layers_of(fields, model_type, layers, latent or Attention(kv_heads, head_dim, _value_dim(fields, head_dim)))
+    if fields.get("block_configs") is not None:        # heads differ by layer: the widest stands for all
+        kv_heads = max((mixer.kv_heads for layer in mixers for mixer in layer if isinstance(mixer, Attention)), default=1)
+    experts = experts_of(fields, traits)
+    width, widths = mlp_widths(fields, traits, layers, hidden)
+    notes = (kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights as a Llama's",
+             positions_note, "sparse_attention_config: keys of the index are not counted"
+             if fields.get("sparse_attention_config") else "")
+    tied, projected = fields.flag("tie_word_embeddings"), fields.count("word_embed_proj_dim")
+    made = ModelShape(
+        name, source, layers, heads, kv_heads, head_dim, hidden, mixers,
+        mlp_layers(fields, layers, experts is not None), width,
+        fields.count("vocab_size", "padded_vocab_size"), longest, traits.tied if tied is None else tied, _dtype(fields),
+        *quantization(fields), experts, latent, traits,
         fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0) or 0, kv_cache_dtype(fields),
-        "; ".join(filter(None, notes)))
+        "; ".join(filter(None, notes)), widths, None if projected == hidden else projected,
+        uncounted=next((field for field in UNCOUNTED if fields.count(field, least=0)), ""))
+    return replace(made, layout=layout(fields, made.quantization, _parts(made)))
+
+
+def _layers(fields: Fields) -> int:
+    layers = fields.need("num_hidden_layers", "n_layer", "num_layers")
+    if layers > MOST_LAYERS:
+        raise fields.fail("num_hidden_layers", f"is {layers}, more than {MOST_LAYERS}")
+    return layers
+
+
+def _parts(model: ModelShape) -> list[frozenset[str]]:
+    """The parts that each layer has, and those of a layer for multi-token prediction."""
+    try:
+        return [frozenset(model.layer_parts(i)) for i in range(model.layers + 1)]
+    except InputError:                                 # a width is not known: said when weights are counted
+        return []
 
 
 def _latent(fields: Fields) -> Latent | None:
@@ -121,7 +146,8 @@ def _kv_heads(fields: Fields, heads: int) -> tuple[int, str]:
     if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         kv_heads, note = 1, "multi_query: one KV head"
     elif kv_heads is None:
-        kv_heads, note = heads, "num_key_value_heads not given: one KV head for each attention head"
+        searched = fields.get("block_configs") is not None
+        kv_heads, note = heads, "" if searched else "num_key_value_heads not given: one KV head for each attention head"
     if heads % kv_heads:
         raise fields.fail("num_key_value_heads", f"{kv_heads} does not divide num_attention_heads {heads}")
     return kv_heads, note
@@ -130,31 +156,10 @@ def _kv_heads(fields: Fields, heads: int) -> tuple[int, str]:
 def _head_dim(fields: Fields, hidden: int, heads: int, latent: Latent | None) -> int:
     if latent is not None and latent.qk_nope_head_dim is not None:
         return latent.qk_nope_head_dim + latent.qk_rope_head_dim
-    head_dim = fields.count("head_dim", "kv_channels")
+    head_dim = fields.count("head_dim", "attention_head_dim", "kv_channels")
     if head_dim is None and latent is None and hidden % heads:
         raise fields.fail("hidden_size", f"{hidden} is no multiple of num_attention_heads {heads}; head_dim is missing")
     return head_dim if head_dim is not None else max(1, hidden // heads)
-
-
-def _mlp_width(fields: Fields, family: Family, hidden: int) -> int | None:
-    width = fields.count("intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size")
-    if width is None:
-        return 4 * hidden if family.mlp_is_four_hidden else None
-    return width // 2 if family.mlp_width_is_doubled else width
-
-
-def _experts(fields: Fields, family: Family) -> Experts | None:
-    count = fields.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", least=0)
-    if not count:
-        return None
-    width = fields.count("moe_intermediate_size")
-    if width is None and family.expert_width_is_intermediate:
-        width = fields.count("intermediate_size")
-    shared = fields.count("shared_expert_intermediate_size", least=0)
-    if shared is None:
-        shared = (fields.count("n_shared_experts", least=0) or 0) * (width or 0)
-    per_token = fields.count("num_experts_per_tok", "num_experts_per_token", "moe_top_k", "num_experts_per_tok_moe")
-    return Experts(count, per_token, width, shared)
 
 
 def _dtype(fields: Fields) -> str | None:
@@ -163,13 +168,6 @@ def _dtype(fields: Fields) -> str | None:
     if name is not None and name not in ("float32", "bfloat16", "float16"):
         raise fields.fail("torch_dtype", f"must be float32, bfloat16 or float16, not {shortened(value)}")
     return name
-
-
-def _stretches(fields: Fields) -> bool:
-    """Whether vLLM would multiply the longest context: linear, dynamic and YaRN scaling."""
-    scaling = fields.get("rope_scaling")
-    kind = scaling.get("rope_type") or scaling.get("type") if isinstance(scaling, dict) else None
-    return kind in ("linear", "dynamic", "yarn")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

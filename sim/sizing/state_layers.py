@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sim.sizing.config_fields import Fields
-from sim.sizing.mixers import STATE_ELEMENT_BYTES, State
+from sim.sizing.mixers import STATE_ELEMENT_BYTES, Attention, State
+from sim.sizing.model_names import shortened
 
 
 def _state_dtype(fields: Fields) -> str | None:
-    name: str | None = fields.get("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+    name = fields.get("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
     if name is None and fields.text("model_type") == "nemotron_h":
         return "float32"                               # the default of these models' configuration
-    if name is not None and name not in STATE_ELEMENT_BYTES:
-        raise fields.fail("mamba_ssm_dtype", f"must be one of {', '.join(STATE_ELEMENT_BYTES)}, not {name!r}")
+    if name is not None and (not isinstance(name, str) or name not in STATE_ELEMENT_BYTES):
+        raise fields.fail("mamba_ssm_dtype", f"must be one of {', '.join(STATE_ELEMENT_BYTES)}, not {shortened(name)}")
     return name
 
 
@@ -70,6 +71,8 @@ def mamba(fields: Fields) -> State:
                      kind="mamba")
     width = fields.count("mamba_head_dim", "mamba_d_head", "mamba_headdim")
     channels = fields.count("mamba_d_ssm") or (heads * width if width else expand * hidden)
+    if channels % heads:
+        raise fields.fail("mamba_num_heads", f"{heads} does not divide the {channels} channels")
     groups = fields.count("n_groups", "mamba_n_groups", "mamba_ngroups") or 1
     convolved = channels + 2 * groups * size
     weights = hidden * (channels + convolved + heads) + convolved * (kernel + 1) + 3 * heads + channels + channels * hidden
@@ -89,7 +92,34 @@ def short_convolution(fields: Fields) -> State:
     """LFM2's gated short convolution."""
     hidden, kernel = fields.need("hidden_size"), fields.need("conv_L_cache")
     width = fields.count("conv_dim") or hidden
+    if kernel < 2:
+        raise fields.fail("conv_L_cache", f"is {kernel}: nothing would be kept")
     return State(width, kernel, parameters=4 * hidden * width + width * kernel, speculates=False, kind="conv")
+
+
+def shared_attention(fields: Fields, passed: int) -> Attention:
+    """Zamba2's attention of a hybrid layer; a shared block's weights count in the first layer that uses it.
+
+    Every such layer keeps its own K and V, and has its own adapter to the shared MLP and a projection back.
+
+    Parameters
+    ----------
+    passed : int
+        Hybrid layers before this one.
+
+    >>> fields = {"num_attention_heads": 32, "attention_head_dim": 160, "hidden_size": 2560, "intermediate_size": 10240,
+    ...           "num_mem_blocks": 2, "adapter_rank": 128}
+    >>> [shared_attention(Fields(fields, "doc"), passed).parameters for passed in (0, 2)]
+    [179904000, 9502720]
+    """
+    heads, width, hidden = fields.need("num_attention_heads"), fields.need("attention_head_dim"), fields.need("hidden_size")
+    inner, inputs = fields.need("intermediate_size"), fields.count("attention_hidden_size") or 2 * hidden
+    rank = fields.need("adapter_rank")
+    own = hidden * hidden + rank * (hidden + 2 * inner)
+    if fields.flag("use_shared_attention_adapter"):
+        own += 3 * rank * (inputs + heads * width)
+    block = 3 * inputs * heads * width + heads * width * hidden + 3 * hidden * inner + inputs + hidden
+    return Attention(heads, width, parameters=own + (block if passed < (fields.count("num_mem_blocks") or 1) else 0))
 
 
 STATES: dict[str, Callable[[Fields], State]] = {

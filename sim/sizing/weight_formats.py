@@ -18,10 +18,10 @@ from fractions import Fraction
 from sim.sizing.model_names import shortened
 from workloads.request import InputError
 
-ATTENTION, OUT, STATE, DENSE, SHARED, ROUTED = "attention", "attention output", "states", "dense MLPs", "shared experts", \
-    "routed experts"
+ATTENTION, LOW_RANK, OUT = "attention", "low-rank projections", "attention output"
+STATE, DENSE, SHARED, ROUTED = "states", "dense MLPs", "shared experts", "routed experts"
 HEAD, EMBEDDING, REST = "output layer", "embeddings", "rest"  # the rest: norms, routers
-MATRICES = (ATTENTION, OUT, STATE, DENSE, SHARED, ROUTED)
+MATRICES = (ATTENTION, LOW_RANK, OUT, STATE, DENSE, SHARED, ROUTED)
 PARTS = (*MATRICES, HEAD, EMBEDDING, REST)
 
 GROUP_OVERHEAD_BITS = 32                               # an fp16 scale and an fp16 zero a group
@@ -42,15 +42,16 @@ _SCALED = {"fp8": Fraction(8), "int8": Fraction(8), "mxfp8": 8 + Fraction(8, 32)
 class Layout:
     """Which parts of which layer a checkpoint quantises, where its config says so.
 
-    ``parts`` has one set a layer of the model and one more for multi-token prediction; empty: what the method does by
-    itself. ``formats`` names the format of each part where they differ (mixed precision).
+    ``parts`` has one set a layer of the model and one more for multi-token prediction, ``plain`` what no layer quantises.
+    ``formats`` names the format of each part where they differ (mixed precision).
 
     >>> Layout("nvfp4", parts=(frozenset({ROUTED}),)).formats
     ()
     """
 
     method: str
-    parts: tuple[frozenset[str], ...] = ()
+    parts: tuple[frozenset[str], ...]
+    plain: tuple[str, ...] = ()
     formats: tuple[tuple[str, str], ...] = ()
 
 
@@ -68,6 +69,8 @@ class WeightFormat:
         Which of `PARTS` are quantised.
     layers : tuple of frozenset of str
         The same by layer, where layers differ; empty: all as ``covers``.
+    plain : tuple of str
+        Matrices that the model has and no layer quantises.
     mixed : tuple of (str, WeightFormat)
         Formats of parts that have their own.
     """
@@ -77,6 +80,7 @@ class WeightFormat:
     other_bits: int = 16
     covers: frozenset[str] = frozenset(PARTS)
     layers: tuple[frozenset[str], ...] = ()
+    plain: tuple[str, ...] = ()
     mixed: tuple[tuple[str, WeightFormat], ...] = ()
 
     def bits_of(self, part: str, layer: int | None = None) -> Fraction:
@@ -104,8 +108,7 @@ class WeightFormat:
             return f"{text}, all but the routed experts in {self.other_bits}"
         if EMBEDDING in self.covers:
             return text
-        plain = [part for part in MATRICES if self.layers and not any(part in parts for parts in self.layers)]
-        return f"{text}, {', '.join([*plain, 'embeddings and output layer'])} in {self.other_bits}"
+        return f"{text}, {', '.join([*self.plain, 'embeddings and output layer'])} in {self.other_bits}"
 
 
 def weight_format(name: str, bits: int | None = None, group_size: int | None = None) -> WeightFormat:
@@ -146,8 +149,5 @@ def weight_format(name: str, bits: int | None = None, group_size: int | None = N
 def laid_out(stored: WeightFormat, layout: Layout) -> WeightFormat:
     """A format as a checkpoint's layout applies it: parts by layer, formats by part."""
     mixed = tuple((part, weight_format(name)) for part, name in layout.formats)
-    layers = layout.parts
-    covers = frozenset().union(*layers) if layers else stored.covers
-    if any(part == HEAD for part, _ in mixed):
-        covers |= {HEAD}
-    return WeightFormat(stored.name, stored.bits, stored.other_bits, covers, layers, mixed)
+    covers = frozenset(part for parts in layout.parts for part in parts) | {part for part, _ in mixed if part == HEAD}
+    return WeightFormat(stored.name, stored.bits, stored.other_bits, covers, layout.parts, layout.plain, mixed)

@@ -1,13 +1,7 @@
-"""The size of a model's weights: bits a weight by storage format, and each rank's share.
+"""The size of a model's weights, and each rank's share: counts by part (`model`) times bits by part (`weight_formats`).
 
-    format      bits a weight                                 what stays in 16 bits
-    fp8, int8   8                                             embeddings and output layer
-    gptq, awq   bits + 32 / group (an fp16 scale and zero)    embeddings and output layer     4.25 at group 128
-    nvfp4       4 + 8 / 16 (an fp8 scale)                     embeddings and output layer
-    mxfp4       4 + 8 / 32 (a scale of 8 bits)                all but the routed experts
-    Q4_K_M ...  the average of a whole file                   nothing                         GGUF
-
-    a rank holds    its stage's layers / TP;  routed experts / (TP x DP);  embeddings on the first stage, output on the last
+    a rank holds    its stage's layers / TP;  routed experts / (TP x DP);  embeddings on the first stage, output on the last;
+                    norms, routers and low-rank projections whole
 """
 
 from __future__ import annotations
@@ -17,94 +11,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from sim.sizing.model import ModelShape
-from sim.sizing.model_names import shortened
+from sim.sizing.quantization import MIXED
+from sim.sizing.weight_formats import EMBEDDING, HEAD, LOW_RANK, REST, ROUTED, WeightFormat, laid_out, weight_format
 from workloads.request import InputError
 
-GROUP_OVERHEAD_BITS = 32                               # an fp16 scale and an fp16 zero a group
-GGUF_BITS = {  # bits a weight of a whole Llama-3.1-8B file, measured: README of llama.cpp's quantize tool
-    "F16": "16.0005", "BF16": "16.0005", "Q8_0": "8.5008", "Q6_K": "6.5633", "Q5_K_M": "5.7036", "Q5_K_S": "5.5704",
-    "Q4_K_M": "4.8944", "Q4_K_S": "4.6672", "Q3_K_L": "4.2979", "Q3_K_M": "3.9960", "Q3_K_S": "3.6429", "Q2_K": "3.1593",
-    "Q2_K_S": "2.9697", "IQ4_NL": "4.6818", "IQ4_XS": "4.4597", "IQ3_M": "3.7628", "IQ3_S": "3.6606", "IQ3_XS": "3.4977",
-    "IQ3_XXS": "3.2548", "IQ2_M": "2.9294", "IQ2_S": "2.7403", "IQ2_XS": "2.5882", "IQ2_XXS": "2.3824", "IQ1_M": "2.1460",
-    "IQ1_S": "2.0042",
-    "Q4_0": "4.5", "Q4_1": "5", "Q5_0": "5.5", "Q5_1": "6",  # a block of 32: an fp16 scale, and an fp16 minimum in the _1 types
-}
-DTYPE_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
-
-
-@dataclass(frozen=True)
-class WeightFormat:
-    """How weights are stored.
-
-    Attributes
-    ----------
-    bits : Fraction
-        Of a quantised weight, scales included.
-    other_bits : int
-        Of what is not quantised.
-    covers : str
-        "all", "linear" (embeddings and output layer stay) or "experts" (only routed experts are quantised).
-    """
-
-    name: str
-    bits: Fraction
-    other_bits: int = 16
-    covers: str = "all"
-
-    def describe(self) -> str:
-        """Name and bits, and what is left in 16 bits.
-
-        >>> weight_format("awq", group_size=128).describe()
-        'awq, 4.25 bits a weight, embeddings and output layer in 16'
-        """
-        rest = {"all": "", "linear": f", embeddings and output layer in {self.other_bits}",
-                "experts": f", all but the routed experts in {self.other_bits}"}[self.covers]
-        return f"{self.name}, {float(self.bits):g} bits a weight{rest}"
-
-
-def weight_format(name: str, bits: int | None = None, group_size: int | None = None) -> WeightFormat:
-    """The storage format of a dtype, a quantisation method or a GGUF type.
-
-    Parameters
-    ----------
-    name : str
-        A dtype, a method as vLLM names it, or a GGUF type such as ``Q4_K_M``.
-    bits, group_size : int, optional
-        Of grouped methods: 4 bits in groups of 128 unless given.
-
-    Raises
-    ------
-    InputError
-        If the size of such weights is not known.
-
-    >>> float(weight_format("gptq").bits) / 8
-    0.53125
-    """
-    grouped = Fraction(GROUP_OVERHEAD_BITS, group_size or 128)
-    scaled = {"fp8": Fraction(8), "int8": Fraction(8), "int4": Fraction(4), "nvfp4": 4 + Fraction(8, 16),
-              "bitsandbytes": Fraction(4) + Fraction(32, 64)}
-    if name in DTYPE_BITS:
-        return WeightFormat(name, Fraction(DTYPE_BITS[name]), DTYPE_BITS[name])
-    if name.upper() in GGUF_BITS:
-        return WeightFormat(name.upper(), Fraction(GGUF_BITS[name.upper()]))
-    if name in ("gptq", "awq", "w4a16"):
-        return WeightFormat(name, (bits or 4) + grouped, covers="linear")
-    if name == "mxfp4":
-        return WeightFormat(name, 4 + Fraction(8, 32), covers="experts")
-    if name == "int4-experts":                         # grouped, symmetric: an fp16 scale a group, no zero
-        return WeightFormat(name, 4 + Fraction(16, group_size or 32), covers="experts")
-    if name in scaled:
-        return WeightFormat(name, scaled[name], covers="linear")
-    known = (*DTYPE_BITS, *scaled, "gptq", "awq", "w4a16", "mxfp4", *GGUF_BITS)
-    raise InputError(f"the size of {shortened(name)} weights is not known: one of {', '.join(known)}")
+__all__ = ["Shards", "WeightFormat", "format_of", "nominal_bytes", "rank_bytes", "weight_bytes", "weight_format"]
 
 
 def format_of(model: ModelShape, dtype: str | None = None) -> WeightFormat:
-    """How a model's weights are stored: as it is quantised, else in ``dtype``, else in its own dtype."""
+    """How a model's weights are stored: as it is quantised, else in ``dtype``, else in its own dtype.
+
+    >>> from sim.sizing.model_config import load_model
+    >>> format_of(load_model("GLM-5.1-NVFP4")).describe()
+    'nvfp4, 4.5 bits a weight, all but the routed experts in 16'
+    """
     if model.quantization is None:
         return weight_format(dtype or model.dtype or "bfloat16")
+    layout = model.layout if model.layout and model.layout.method == model.quantization else None
     try:
-        return weight_format(model.quantization, model.quantization_bits, model.group_size)
+        if layout and layout.formats:
+            return laid_out(WeightFormat(MIXED, Fraction(16)), layout)
+        stored = weight_format(model.quantization, model.quantization_bits, model.group_size)
+        return laid_out(stored, layout) if layout else stored
     except InputError as error:
         raise InputError(f"{model.name}: {error}") from None
 
@@ -151,7 +79,7 @@ def weight_bytes(model: ModelShape, dtype: str | None = None) -> int:
     InputError
         If the format, or a width that the count needs, is not known.
     """
-    return math.ceil(_whole(model, format_of(model, dtype)))
+    return rank_bytes(model, Shards(), dtype)[0]
 
 
 def rank_bytes(model: ModelShape, shards: Shards, dtype: str | None = None) -> list[int]:
@@ -160,35 +88,32 @@ def rank_bytes(model: ModelShape, shards: Shards, dtype: str | None = None) -> l
     Raises
     ------
     InputError
-        As `weight_bytes`; or if experts cannot be shared out.
+        As `weight_bytes`; or if there are more stages than layers.
 
     >>> from sim.sizing.model_config import load_model
     >>> rank_bytes(load_model("Llama-3.1-8B"), Shards(tensor=2))
-    [8030261248]
+    [8030527488]
     """
-    stored = format_of(model, dtype)
-    plain, routed = _bits(stored)
-    embedding = model.embedding_parameters / Fraction(1 if model.tied_embeddings else 2)
-    one = Fraction(stored.bits if stored.covers == "all" else stored.other_bits)
-    totals = []
-    stages = shards.stages(model.layers)
+    stored, stages = format_of(model, dtype), shards.stages(model.layers)
+    ends, totals = model.end_parts(), []
     for number, stage in enumerate(stages):
-        rest = sum(model.layer_parameters(i, 0) for i in stage)
-        experts = sum(model.layer_parameters(i) for i in stage) - rest
-        first, last = number == 0, number == len(stages) - 1
-        ends = embedding * (first + last - (first and last and model.tied_embeddings))
-        if last and shards.mtp_layers:
-            rest += shards.mtp_layers * (model.mtp_parameters - _routed_of_last(model))
-            experts += shards.mtp_layers * _routed_of_last(model)
-        extra = model.extra_parameters * first
-        rest += model.norm_parameters * last
-        bits = (rest * plain + ends * one + extra * one) / shards.tensor + _expert_share(model, shards) * experts * routed
+        bits = sum((_layer_bits(model, i, stored, shards) for i in stage), Fraction(0))
+        is_first, is_last = number == 0, number == len(stages) - 1
+        if is_last:
+            bits += shards.mtp_layers * _layer_bits(model, model.layers, stored, shards) if shards.mtp_layers else 0
+        bits += sum(count * stored.bits_of(part) / (1 if part == REST else shards.tensor) for part, count in ends.items()
+                    if (is_first if part == EMBEDDING else is_last))
+        if is_last and not is_first and model.tied_embeddings:  # the table once more, as the output layer
+            bits += (ends[EMBEDDING] - model.extra_parameters) * stored.bits_of(HEAD) / shards.tensor
         totals.append(math.ceil(bits / 8))
     return totals
 
 
-def _routed_of_last(model: ModelShape) -> int:
-    return model.layer_parameters(model.layers - 1) - model.layer_parameters(model.layers - 1, 0)
+def _layer_bits(model: ModelShape, layer: int, stored: WeightFormat, shards: Shards) -> Fraction:
+    """Bits of a layer on one rank."""
+    share = {ROUTED: _expert_share(model, shards), LOW_RANK: Fraction(1), REST: Fraction(1)}
+    return sum((count * stored.bits_of(part, layer) * share.get(part, Fraction(1, shards.tensor))
+                for part, count in model.layer_parts(layer).items()), Fraction(0))
 
 
 def _expert_share(model: ModelShape, shards: Shards) -> Fraction:
@@ -197,15 +122,3 @@ def _expert_share(model: ModelShape, shards: Shards) -> Fraction:
     if not shards.expert_parallel or model.experts is None:
         return Fraction(1, size)
     return Fraction(-(-model.experts.count // size), model.experts.count)
-
-
-def _bits(stored: WeightFormat) -> tuple[Fraction, Fraction]:
-    """Bits of a weight of the layers, and of a routed expert."""
-    return (Fraction(stored.other_bits) if stored.covers == "experts" else stored.bits), stored.bits
-
-
-def _whole(model: ModelShape, stored: WeightFormat) -> Fraction:
-    plain, routed = _bits(stored)
-    experts, embeddings = model.routed_parameters, model.embedding_parameters + model.extra_parameters
-    one = stored.bits if stored.covers == "all" else Fraction(stored.other_bits)
-    return ((model.parameters - experts - embeddings) * plain + experts * routed + embeddings * one) / 8
