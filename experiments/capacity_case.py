@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sim.sizing.layer_cache import LayerCache, RequestLimits
-from sim.sizing.layer_groups import Group, group_layers
+from sim.models.layer_cache import LayerCache, RequestLimits
+from sim.models.layer_groups import Group, group_layers
 from sim.sizing.startup import Rank, Report, report
 from workloads.request import InputError
 

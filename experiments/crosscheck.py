@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sim import kv_formula
 from sim.config import SimConfig
 from sim.engine import simulate
 from sim.memory.allocator import Allocator
@@ -19,7 +20,6 @@ from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.run import Observer, Run
 from sim.scheduler import Scheduler, SchedulerConfig
-from sim.sizing import kv_formula
 from sim.step import DecodeRun, Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace

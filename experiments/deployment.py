@@ -6,11 +6,11 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from sim.kv_formula import ELEMENT_BYTES
+from sim.models.model import ModelShape
+from sim.models.model_config import load_model
 from sim.sizing.budget import Measured
 from sim.sizing.hardware import Gpu, find_gpu
-from sim.sizing.kv_formula import ELEMENT_BYTES
-from sim.sizing.model import ModelShape
-from sim.sizing.model_config import load_model
 from sim.sizing.plan import Deployment, longest_that_fits
 from sim.sizing.versions import NEWEST, parse_version
 from sim.sizing.weights import Shards, weight_format

@@ -15,9 +15,9 @@ from experiments.plan_document import document
 from experiments.plan_figure import plot_budget
 from experiments.plan_report import print_plan
 from experiments.serve_line import read_serve_line
+from sim.models.mixers import Attention
+from sim.models.model import ModelShape
 from sim.sizing.hardware import GIB
-from sim.sizing.mixers import Attention
-from sim.sizing.model import ModelShape
 from sim.sizing.plan import plan
 from workloads.request import InputError
 

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments.version import VERSION
+from sim.models.mixers import Attention
 from sim.sizing import inverse, rules
 from sim.sizing.budget import FULL_OF_WEIGHTS
 from sim.sizing.hardware import GIB, known_gpus
-from sim.sizing.mixers import Attention
 from sim.sizing.plan import Plan, longest_that_fits, serving
 from sim.sizing.weights import format_of
 from workloads.request import InputError

@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
-from sim.sizing.kv_formula import log_lines
 from workloads.readers.messages import show_path
 
 JsonObject = dict[str, Any]

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from experiments.deployment import deployment, model_and_gpu
+from sim import kv_formula
 from sim.config import SimConfig
+from sim.models.model import ModelShape
 from sim.scheduler import SchedulerConfig
-from sim.sizing import kv_formula
 from sim.sizing.budget import fitting
 from sim.sizing.hardware import Gpu, default_limits
-from sim.sizing.model import ModelShape
 from sim.sizing.plan import Deployment, plan, serving
 from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sim.models.model import ModelShape
 from sim.sizing.hardware import Gpu
-from sim.sizing.model import ModelShape
 
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.sizing.mixers import CacheFormat
-from sim.sizing.model_config import load_model, shape_from_config
-from sim.sizing.model_names import catalogue
+from sim.models.mixers import CacheFormat
+from sim.models.model_config import load_model, shape_from_config
+from sim.models.model_names import catalogue
 from sim.sizing.weights import Shards, format_of, rank_bytes, weight_bytes
 from workloads.request import InputError
 

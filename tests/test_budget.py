@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim.models.model_config import load_model, shape_from_config
 from sim.sizing.budget import (
     CUDA_GRAPH_GIB,
     Measured,
@@ -16,7 +17,6 @@ from sim.sizing.budget import (
     smallest_tensor_parallel,
 )
 from sim.sizing.hardware import GIB, find_gpu
-from sim.sizing.model_config import load_model, shape_from_config
 from sim.sizing.versions import parse_version
 from sim.sizing.weights import Shards
 from workloads.request import InputError

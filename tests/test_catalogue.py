@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from sim.sizing.model_config import load_model
-from sim.sizing.model_names import catalogue, find_name, known_models
+from sim.models.model_config import load_model
+from sim.models.model_names import catalogue, find_name, known_models
 from workloads.request import InputError
 
 RECORDS = catalogue()["models"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.sizing import kv_formula as kv
+from sim import kv_formula as kv
 
 CASES = json.loads((Path(__file__).parent / "data" / "golden" / "capacity.json").read_text())["cases"]
 PLAIN = [case for case in CASES if [layer[0] for layer in case["layers"]] == ["full"]]

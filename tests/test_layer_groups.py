@@ -2,8 +2,8 @@
 
 import pytest
 
-from sim.sizing.layer_cache import LayerCache, RequestLimits
-from sim.sizing.layer_groups import align_to_state, equal_pages, group_layers
+from sim.models.layer_cache import LayerCache, RequestLimits
+from sim.models.layer_groups import align_to_state, equal_pages, group_layers
 from sim.sizing.startup import Rank, report
 from sim.sizing.versions import NEWEST, parse_version
 from workloads.request import InputError

@@ -2,11 +2,11 @@
 
 import pytest
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.layer_kinds import layer_names, layers_of
-from sim.sizing.mixers import Attention, CacheFormat, Latent, State
-from sim.sizing.model_config import load_model
-from sim.sizing.state_layers import STATES, gated_delta_net, kda, lightning, mamba, shared_attention, short_convolution
+from sim.models.config_fields import Fields
+from sim.models.layer_kinds import layer_names, layers_of
+from sim.models.mixers import Attention, CacheFormat, Latent, State
+from sim.models.model_config import load_model
+from sim.models.state_layers import STATES, gated_delta_net, kda, lightning, mamba, shared_attention, short_convolution
 from workloads.request import InputError
 
 SHORT = {"full_attention": "F", "sliding_attention": "S", "chunked_attention": "C", "none": "-", "mamba": "M", "kda": "K",

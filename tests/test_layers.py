@@ -59,3 +59,11 @@ def test_nothing_prints_inside_sim_or_workloads():
         if path.relative_to(ROOT).parts[0] != "experiments":
             tree = ast.parse(path.read_text(encoding="utf-8"))
             assert "print" not in {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+
+
+def test_the_wings_of_sim_do_not_go_round():
+    """models <- sizing, and memory knows neither: what a model is needs no GPU, a pool needs no model."""
+    for path in (ROOT / "sim" / "models").glob("*.py"):
+        assert not [m for m, _ in imports(path) if m.startswith(("sim.sizing", "sim.memory"))], path.name
+    for path in (ROOT / "sim" / "memory").glob("*.py"):
+        assert not [m for m, _ in imports(path) if m.startswith(("sim.sizing", "sim.models"))], path.name

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.family import Experts, Family
-from sim.sizing.mlp_layers import experts_of, mlp_layers, mlp_parts, mlp_widths
+from sim.models.config_fields import Fields
+from sim.models.family import Experts, Family
+from sim.models.mlp_layers import experts_of, mlp_layers, mlp_parts, mlp_widths
 from workloads.request import InputError
 
 

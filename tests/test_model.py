@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from sim.sizing.model_config import load_model, shape_from_config
-from sim.sizing.model_names import known_models
+from sim.models.model_config import load_model, shape_from_config
+from sim.models.model_names import known_models
 from sim.sizing.weights import Shards, rank_bytes, weight_bytes
 from workloads.request import InputError
 

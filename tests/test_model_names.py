@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.sizing.model_config import load_model
+from sim.models.model_config import load_model
 from sim.sizing.weights import weight_bytes
 from workloads.request import InputError
 

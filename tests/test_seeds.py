@@ -10,14 +10,14 @@ from fractions import Fraction
 
 import pytest
 
-from sim.sizing import kv_formula as kv
+from sim import kv_formula as kv
+from sim.models.mixers import Attention
+from sim.models.model_config import load_model
 from sim.sizing import rules
 from sim.sizing.budget import Measured
 from sim.sizing.cost import Request, monthly_cost
 from sim.sizing.hardware import GIB, Gpu
 from sim.sizing.inverse import concurrency
-from sim.sizing.mixers import Attention
-from sim.sizing.model_config import load_model
 from sim.sizing.plan import Deployment, plan
 from sim.sizing.weights import nominal_bytes, weight_bytes, weight_format
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.sizing import kv_formula
+from sim import kv_formula
+from sim.models.model_config import load_model
 from sim.sizing.hardware import GIB
-from sim.sizing.model_config import load_model
 from sim.sizing.plan import Deployment, plan
 from sim.sizing.versions import NEWEST, parse_version
 from sim.sizing.weights import Shards

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.models.model_config import load_model
 from sim.sizing.hardware import find_gpu
-from sim.sizing.model_config import load_model
 from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, RooflineStepTime, StepLoad, parse_constant, roofline
 

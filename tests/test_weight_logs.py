@@ -2,9 +2,9 @@
 
 import pytest
 
+from sim.models.model_config import load_model
 from sim.sizing.budget import rotary_bytes
 from sim.sizing.hardware import GIB
-from sim.sizing.model_config import load_model
 from sim.sizing.weights import Shards, rank_bytes
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from sim.sizing.model_config import load_model, shape_from_config
+from sim.models.model_config import load_model, shape_from_config
 from sim.sizing.weights import Shards, format_of, nominal_bytes, rank_bytes, weight_bytes, weight_format
 from workloads.request import InputError
 

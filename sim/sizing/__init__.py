@@ -1,1 +1,1 @@
-"""The sizes: the analytic formula, models, GPUs and the budget they leave for the KV cache."""
+"""The sizes: what a model leaves of a GPU, the pool and the start-up report, by vLLM version; the plan and its inverse."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+from sim.models.model import ModelShape
 from sim.sizing.hardware import GIB, Gpu
-from sim.sizing.model import ModelShape
 from sim.sizing.versions import NEWEST, Version
 from sim.sizing.weights import Shards, format_of, rank_bytes
 from workloads.request import InputError
@@ -89,7 +89,7 @@ class Budget:
 def activation_gib(model: ModelShape, max_num_seqs: int, max_num_batched_tokens: int, ranks: int = 1) -> float:
     """The larger of the sampler's and the forward pass's peak, in GiB on one rank.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> round(activation_gib(load_model("Llama-3.1-8B"), 256, 20_000), 2)   # v001: 2.07 left by the other terms
     2.06
     """

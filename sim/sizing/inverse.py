@@ -20,7 +20,7 @@ LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 def concurrency_at(made: Plan, lengths: Iterable[int] = LENGTHS) -> list[tuple[int, float]]:
     """How many requests of each length fit at once, up to the longest the model knows.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> made = plan(Deployment(load_model("Llama-3.1-8B"), available_kv_gib=40, max_model_len=8192))
     >>> concurrency_at(made, [4096, 131072])
     [(4096, 80.0), (8192, 40.0), (131072, 2.5)]

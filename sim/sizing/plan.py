@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from sim.kv_formula import ELEMENT_BYTES
+from sim.models.layer_cache import LayerCache, RequestLimits
+from sim.models.layer_groups import Group, group_layers
+from sim.models.mixers import CacheFormat, State
+from sim.models.model import ModelShape
 from sim.sizing.budget import Budget, Measured, Serving, budgets
 from sim.sizing.hardware import GIB, Gpu, default_limits
-from sim.sizing.kv_formula import ELEMENT_BYTES
-from sim.sizing.layer_cache import LayerCache, RequestLimits
-from sim.sizing.layer_groups import Group, group_layers
-from sim.sizing.mixers import CacheFormat, State
-from sim.sizing.model import ModelShape
 from sim.sizing.startup import Rank, Report, block_bytes, largest_length, report
 from sim.sizing.versions import NEWEST, Version
 from sim.sizing.weights import Shards
@@ -173,7 +173,7 @@ def plan(asked: Deployment) -> Plan:
     InputError
         If heads cannot be shared out, a dtype is not known, a width is missing, or nothing says how much memory there is.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> made = plan(Deployment(load_model("Llama-3.1-8B"), available_kv_gib=40, max_model_len=8192))
     >>> made.report.num_blocks, made.report.kv_tokens, made.report.max_concurrency
     (20480, 327680, 40.0)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sim.sizing.kv_formula import report_lines
-from sim.sizing.layer_cache import RequestLimits
-from sim.sizing.layer_groups import Group
+from sim.kv_formula import report_lines
+from sim.models.layer_cache import RequestLimits
+from sim.models.layer_groups import Group
 from sim.sizing.versions import NEWEST, Version
 
 
@@ -61,7 +61,7 @@ class Rank:
 def block_bytes(groups: Sequence[Group], rank: Rank) -> int:
     """Bytes of one pool block on a rank: the largest group's pages (rule 45).
 
-    >>> from sim.sizing.layer_cache import LayerCache
+    >>> from sim.models.layer_cache import LayerCache
     >>> block_bytes([Group(tuple(range(32)), (LayerCache("full", 16, 4096),) * 32)], Rank(0))
     2097152
     """
@@ -72,7 +72,7 @@ def report(groups: Sequence[Group], ranks: Sequence[Rank], limits: RequestLimits
            num_gpu_blocks_override: int | None = None) -> Report:
     """The report of a server whose ranks have this much memory for the KV cache.
 
-    >>> from sim.sizing.layer_cache import LayerCache
+    >>> from sim.models.layer_cache import LayerCache
     >>> layers = (LayerCache("full", 16, 4096),) * 32
     >>> made = report([Group(tuple(range(32)), layers)], [Rank(40 * 2**30)], RequestLimits(8192))
     >>> made.num_blocks, made.kv_tokens, made.max_concurrency

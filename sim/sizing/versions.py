@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.sizing.layer_cache import RequestLimits
-from sim.sizing.layer_groups import Group
+from sim.models.layer_cache import RequestLimits
+from sim.models.layer_groups import Group
 from workloads.request import InputError
 
 LAST_PATCH = 99

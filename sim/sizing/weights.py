@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sim.sizing.model import ModelShape
-from sim.sizing.quantization import MIXED
-from sim.sizing.weight_formats import EMBEDDING, HEAD, LOW_RANK, REST, ROUTED, WeightFormat, laid_out, weight_format
+from sim.models.model import ModelShape
+from sim.models.quantization import MIXED
+from sim.models.weight_formats import EMBEDDING, HEAD, LOW_RANK, REST, ROUTED, WeightFormat, laid_out, weight_format
 from workloads.request import InputError
 
 __all__ = ["Shards", "WeightFormat", "format_of", "nominal_bytes", "rank_bytes", "weight_bytes", "weight_format"]
@@ -21,7 +21,7 @@ __all__ = ["Shards", "WeightFormat", "format_of", "nominal_bytes", "rank_bytes",
 def format_of(model: ModelShape, dtype: str | None = None) -> WeightFormat:
     """How a model's weights are stored: as it is quantised, else in ``dtype``, else in its own dtype.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> format_of(load_model("GLM-5.1-NVFP4")).describe()
     'nvfp4, 4.5 bits a weight, all but the routed experts in 16'
     """
@@ -90,7 +90,7 @@ def rank_bytes(model: ModelShape, shards: Shards, dtype: str | None = None) -> l
     InputError
         As `weight_bytes`; or if there are more stages than layers.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> rank_bytes(load_model("Llama-3.1-8B"), Shards(tensor=2))
     [8030527488]
     """

@@ -1,9 +1,9 @@
 """A model's shape: the numbers that set the size of its weights and of its KV cache.
 
-    ModelShape  ->  caches      what each layer keeps on one rank (`sim.sizing.mixers`), grouped by `layer_groups`
+    ModelShape  ->  caches      what each layer keeps on one rank (`sim.models.mixers`), grouped by `layer_groups`
                 ->  parameters  all, those one token passes through, routed experts; by layer and part
 
-`sim.sizing.model_config` makes shapes from config.json and from the catalogue; no file is read here.
+`sim.models.model_config` makes shapes from config.json and from the catalogue; no file is read here.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from sim.sizing.family import Experts, Family
-from sim.sizing.layer_cache import LayerCache
-from sim.sizing.layer_groups import align_to_state
-from sim.sizing.layer_kinds import Layer
-from sim.sizing.mixers import Attention, CacheFormat, Latent, Mixer, State
-from sim.sizing.mlp_layers import DENSE, MOE, NONE, mlp_parts
-from sim.sizing.weight_formats import ATTENTION, EMBEDDING, HEAD, LOW_RANK, OUT, REST, ROUTED, STATE, Layout
+from sim.models.family import Experts, Family
+from sim.models.layer_cache import LayerCache
+from sim.models.layer_groups import align_to_state
+from sim.models.layer_kinds import Layer
+from sim.models.mixers import Attention, CacheFormat, Latent, Mixer, State
+from sim.models.mlp_layers import DENSE, MOE, NONE, mlp_parts
+from sim.models.weight_formats import ATTENTION, EMBEDDING, HEAD, LOW_RANK, OUT, REST, ROUTED, STATE, Layout
 from workloads.request import InputError
 
 
@@ -31,7 +31,7 @@ class ModelShape:
     leaves some out. ``embedding_width`` is that of embeddings that are projected; ``uncounted`` a field that says of weights
     which are not understood. ``note`` is what to tell the user.
 
-    >>> from sim.sizing.model_config import load_model
+    >>> from sim.models.model_config import load_model
     >>> load_model("Llama-2-7B").kv_bytes_per_token()
     524288
     """
@@ -112,7 +112,7 @@ class ModelShape:
         InputError
             If the heads cannot be shared out over ``tensor_parallel_size`` ranks.
 
-        >>> from sim.sizing.model_config import load_model
+        >>> from sim.models.model_config import load_model
         >>> load_model("Llama-3.1-8B").kv_bytes_per_token(2, tensor_parallel_size=16)  # 8 heads: one each, twice
         16384
         """
@@ -137,7 +137,7 @@ class ModelShape:
         Exact for Llama, Mistral, Mixtral, Qwen 2 and 3 and OPT; elsewhere within about 1 % (small biases and norms may
         be left out). Vision towers and multi-token-prediction layers are not counted.
 
-        >>> from sim.sizing.model_config import load_model
+        >>> from sim.models.model_config import load_model
         >>> load_model("Llama-3.1-8B").parameters
         8030261248
         """
@@ -173,7 +173,7 @@ class ModelShape:
     def end_parts(self) -> dict[str, int]:
         """Weights before and after the layers, by part; the output layer has none of its own where tied.
 
-        >>> from sim.sizing.model_config import load_model
+        >>> from sim.models.model_config import load_model
         >>> load_model("Qwen3-0.6B").end_parts()
         {'embeddings': 155582464, 'output layer': 0, 'rest': 1024}
         """
@@ -190,7 +190,7 @@ class ModelShape:
         InputError
             If a width is not known.
 
-        >>> from sim.sizing.model_config import load_model
+        >>> from sim.models.model_config import load_model
         >>> load_model("Llama-3.1-8B").layer_parts(0)
         {'attention': 25165824, 'attention output': 16777216, 'dense MLPs': 176160768, 'rest': 8192}
         """
@@ -212,7 +212,7 @@ class ModelShape:
     def layer_parameters(self, index: int, experts_used: int | None = None) -> int:
         """Weights of one layer, all experts counted unless told how many.
 
-        >>> from sim.sizing.model_config import load_model
+        >>> from sim.models.model_config import load_model
         >>> load_model("Llama-3.1-8B").layer_parameters(0)
         218112000
         """

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.mixers import STATE_ELEMENT_BYTES, Attention, State
-from sim.sizing.model_names import shortened
+from sim.models.config_fields import Fields
+from sim.models.mixers import STATE_ELEMENT_BYTES, Attention, State
+from sim.models.model_names import shortened
 
 
 def _state_dtype(fields: Fields) -> str | None:

@@ -41,7 +41,7 @@ def catalogue() -> dict[str, Any]:
     """
     data: dict[str, Any] = {}
     for name in ("families.json", "models.json"):
-        data |= json.loads(resources.files("sim.sizing").joinpath("data", name).read_text(encoding="utf-8"))
+        data |= json.loads(resources.files("sim.models").joinpath("data", name).read_text(encoding="utf-8"))
     return data
 
 

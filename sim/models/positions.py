@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.model_names import shortened
+from sim.models.config_fields import Fields
+from sim.models.model_names import shortened
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_target_positions",
             "max_sequence_length", "max_seq_length", "seq_len")

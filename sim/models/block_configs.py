@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sim.sizing.config_fields import MOST, Fields
-from sim.sizing.mixers import Attention, Latent
-from sim.sizing.model_names import shortened
+from sim.models.config_fields import MOST, Fields
+from sim.models.mixers import Attention, Latent
+from sim.models.model_names import shortened
 
 WIDTH_STEP = 256                                       # MLP widths are rounded up to a multiple
 MOST_MULTIPLE = 1000

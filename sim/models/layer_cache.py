@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sim.sizing.kv_formula import blocks_for
+from sim.kv_formula import blocks_for
 
 KINDS = ("full", "sliding", "chunked", "state")
 

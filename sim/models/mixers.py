@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sim.sizing.family import Family
-from sim.sizing.layer_cache import LayerCache
+from sim.models.family import Family
+from sim.models.layer_cache import LayerCache
 from workloads.request import InputError
 
 STATE_ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -181,7 +181,7 @@ class State:
     parameters : int
         Weights of the mixer.
     kind : str
-        Its name in `sim.sizing.state_layers`; ``mamba2`` for Mamba with heads.
+        Its name in `sim.models.state_layers`; ``mamba2`` for Mamba with heads.
     """
 
     conv_width: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sim.sizing.weight_formats import ATTENTION, DENSE, HEAD, LOW_RANK, OUT, ROUTED, SHARED, STATE
+from sim.models.weight_formats import ATTENTION, DENSE, HEAD, LOW_RANK, OUT, ROUTED, SHARED, STATE
 
 _BLOCKS = ("mlp", "block_sparse_moe", "mixer", "feed_forward")
 _PREFIXES = ("model.", "language_model.model.", "model.language_model.", "backbone.")

@@ -16,15 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.family import family
-from sim.sizing.layer_kinds import layers_of, refuse
-from sim.sizing.mixers import Attention, Latent
-from sim.sizing.mlp_layers import experts_of, mlp_layers, mlp_widths
-from sim.sizing.model import ModelShape
-from sim.sizing.model_names import catalogue, find_name, named_quantization, shortened
-from sim.sizing.positions import positions
-from sim.sizing.quantization import kv_cache_dtype, layout, quantization
+from sim.models.config_fields import Fields
+from sim.models.family import family
+from sim.models.layer_kinds import layers_of, refuse
+from sim.models.mixers import Attention, Latent
+from sim.models.mlp_layers import experts_of, mlp_layers, mlp_widths
+from sim.models.model import ModelShape
+from sim.models.model_names import catalogue, find_name, named_quantization, shortened
+from sim.models.positions import positions
+from sim.models.quantization import kv_cache_dtype, layout, quantization
 from workloads.request import InputError
 
 MOST_LAYERS = 10_000

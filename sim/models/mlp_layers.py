@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sim.sizing.block_configs import searched_widths
-from sim.sizing.config_fields import Fields
-from sim.sizing.family import Experts, Family
-from sim.sizing.weight_formats import DENSE as DENSE_PART
-from sim.sizing.weight_formats import LOW_RANK, REST, ROUTED, SHARED
+from sim.models.block_configs import searched_widths
+from sim.models.config_fields import Fields
+from sim.models.family import Experts, Family
+from sim.models.weight_formats import DENSE as DENSE_PART
+from sim.models.weight_formats import LOW_RANK, REST, ROUTED, SHARED
 from workloads.request import InputError
 
 DENSE, MOE, NONE, BOTH = "dense", "moe", "none", "dense+moe"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from sim.sizing.layer_cache import LayerCache, RequestLimits
+from sim.models.layer_cache import LayerCache, RequestLimits
 from workloads.request import InputError
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.sizing.config_fields import Fields
-from sim.sizing.model_names import shortened
-from sim.sizing.module_patterns import Patterns, modules
-from sim.sizing.weight_formats import DENSE, HEAD, MATRICES, Layout
+from sim.models.config_fields import Fields
+from sim.models.model_names import shortened
+from sim.models.module_patterns import Patterns, modules
+from sim.models.weight_formats import DENSE, HEAD, MATRICES, Layout
 
 MIXED = "mixed_precision"
 Stored = tuple[str | None, int | None, int | None]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sim.sizing.model_names import shortened
+from sim.models.model_names import shortened
 from workloads.request import InputError
 
 ATTENTION, LOW_RANK, OUT = "attention", "low-rank projections", "attention output"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sim.sizing.model_names import shortened
+from sim.models.model_names import shortened
 from workloads.request import InputError
 
 MOST = 10**9

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from sim.sizing.block_configs import searched_layers
-from sim.sizing.config_fields import Fields
-from sim.sizing.mixers import Attention, Latent, Mixer
-from sim.sizing.model_names import catalogue, shortened
-from sim.sizing.state_layers import STATES, shared_attention
+from sim.models.block_configs import searched_layers
+from sim.models.config_fields import Fields
+from sim.models.mixers import Attention, Latent, Mixer
+from sim.models.model_names import catalogue, shortened
+from sim.models.state_layers import STATES, shared_attention
 
 Layer = tuple[Mixer, ...]
 
