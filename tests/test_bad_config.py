@@ -125,7 +125,8 @@ STRANGE = [None, True, False, 0, -1, 1, 3, 64, 10**9, 10**400, 1.5, float("inf")
            [{"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": float("inf")}}] * 80]
 QUESTIONS = [lambda model: model.caches(), lambda model: model.caches(CacheFormat(1, 16, 4), 1), lambda model: model.parameters,
              lambda model: model.active_parameters, lambda model: weight_bytes(model), lambda model: format_of(model).describe(),
-             lambda model: rank_bytes(model, Shards(2, 2, 2, expert_parallel=True, mtp_layers=1)), lambda model: model.kept_alike]
+             lambda model: rank_bytes(model, Shards(2, 2, 2, expert_parallel=True, mtp_layers=1)), lambda model: model.active_parameters
+             ]
 
 
 def test_changed_records_make_nothing_but_shapes_and_input_errors():

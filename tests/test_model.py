@@ -15,6 +15,10 @@ LLAMA = {"model_type": "llama", "num_hidden_layers": 32, "num_attention_heads": 
          "torch_dtype": "bfloat16", "tie_word_embeddings": False}
 
 
+def kept_alike(model):
+    return {cache.kind for layer in model.caches() for cache in layer} == {"full"}
+
+
 def shape(**changes):
     return shape_from_config({**LLAMA, **changes}, "m", "test")
 
@@ -87,9 +91,10 @@ def test_parameters_are_close_elsewhere(name, total, active):
 
 def test_routed_experts_are_the_difference_between_all_and_active():
     model = load_model("Mixtral-8x7B-v0.1")    # 8 experts, 2 a token
-    assert model.routed_parameters == 32 * 8 * 3 * 4096 * 14336
-    assert model.parameters - model.active_parameters == model.routed_parameters * 6 // 8
-    assert load_model("Llama-2-7b").routed_parameters == 0
+    routed = 32 * 8 * 3 * 4096 * 14336
+    assert sum(model.layer_parts(i)["routed experts"] for i in range(32)) == routed
+    assert model.parameters - model.active_parameters == routed * 6 // 8
+    assert "routed experts" not in load_model("Llama-2-7b").layer_parts(0)
 
 
 def test_attention_work_of_a_pair():
@@ -153,7 +158,7 @@ def test_other_layers_of_the_catalogue_are_refused(name, field):
 def test_bytes_per_token_of_models_with_several_kinds_of_layers(name, expected):
     model = load_model(name)
     assert model.kv_bytes_per_token() == expected
-    assert not model.kept_alike or name in ("DeepSeek-V3.2", "Llama-3_3-Nemotron-Super-49B-v1")
+    assert not kept_alike(model) or name in ("DeepSeek-V3.2", "Llama-3_3-Nemotron-Super-49B-v1")
 
 
 # ---------------------------------------------------------------------- config.json
@@ -179,8 +184,8 @@ def test_a_window_that_is_off_changes_nothing():
                     {"sliding_window": 4096, "model_type": "qwen2"},
                     {"layer_types": ["full_attention"] * 32, "sliding_window": 4096}):
         assert shape(**changes).kv_bytes_per_token() == 131_072
-        assert shape(**changes).kept_alike
-    assert not shape(sliding_window=262_144).kept_alike
+        assert kept_alike(shape(**changes))
+    assert not kept_alike(shape(sliding_window=262_144))
 
 
 def test_nested_text_config():

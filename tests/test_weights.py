@@ -121,7 +121,7 @@ def test_layers_for_prediction_are_on_the_last_stage():
     plain, more = (rank_bytes(model(), Shards(pipeline=2, mtp_layers=layers)) for layers in (0, 2))
     assert more == [plain[0], plain[1] + 2 * extra]
     hybrid = load_model("NVIDIA-Nemotron-3-Super-120B-A12B-BF16")    # attention and experts, though its last layer has none
-    assert hybrid.mtp_parameters > hybrid.layer_parameters(7) + hybrid.layer_parameters(86)
+    assert hybrid.layer_parameters(hybrid.layers) > hybrid.layer_parameters(7) + hybrid.layer_parameters(86)
 
 
 # ---------------------------------------------------------------------- which parts a checkpoint quantises

@@ -29,7 +29,7 @@ class CacheFormat:
     ``kv_element_bytes`` is that of ``--kv-cache-dtype``, ``packed_sparse`` whether sparse MLA keeps its fp8 format whatever
     that says. ``state_element_bytes`` is that of the model's dtype, in which convolutions keep their inputs; ``state_dtype``
     overrides the recurrent state's own. Blocks beside states are a multiple of ``kernel_tokens``; states named in
-    ``checkpointed`` keep a block for checkpoints of the prefill.
+    ``checkpointed`` keep a block for checkpoints of the prefill. ``speculative_states`` are those a request is charged for.
     """
 
     kv_element_bytes: int | Fraction = 2
@@ -42,6 +42,7 @@ class CacheFormat:
     packed_sparse: bool = False
     kernel_tokens: int = 16
     checkpointed: frozenset[str] = frozenset()
+    speculative_states: int = 0
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class State:
         dtype = form.state_dtype or self.state_dtype
         element = form.state_element_bytes if dtype is None else STATE_ELEMENT_BYTES[dtype]
         state = self.heads // size * self.head_elements * element
-        return [LayerCache("state", form.block_size, state_bytes=conv + state, speculative_blocks=form.speculative_tokens,
+        return [LayerCache("state", form.block_size, state_bytes=conv + state, speculative_blocks=form.speculative_states,
                            checkpoint_blocks=self.kind in form.checkpointed)]
 
     def weights(self, hidden: int, query_heads: int, family: Family) -> int:

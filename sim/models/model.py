@@ -65,11 +65,6 @@ class ModelShape:
     uncounted: str = ""
 
     # ------------------------------------------------------------------ the cache
-    @property
-    def kept_alike(self) -> bool:
-        """Whether one block table serves all layers: every one keeps all tokens."""
-        return {cache.kind for layer in self.caches() for cache in layer} == {"full"}
-
     def check_tensor_parallel(self, size: int) -> None:
         """Raise `InputError` where vLLM would refuse this tensor parallel size (rule 49)."""
         if size < 1 or self.attention_heads % size:
@@ -149,17 +144,6 @@ class ModelShape:
         return self._count(self._needed("num_experts_per_tok", self.experts.per_token) if self.experts else 0)
 
     @property
-    def routed_parameters(self) -> int:
-        """Weights of all routed experts; 0 for a dense model."""
-        return self.parameters - self._count(0) if self.experts else 0
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Weights of the token embedding and, unless tied, the output layer."""
-        ends = self.end_parts()
-        return ends[EMBEDDING] - self.extra_parameters + ends[HEAD]
-
-    @property
     def extra_parameters(self) -> int:
         """Weights beside the embeddings: learned positions, a norm, projections."""
         extra = 2 * self.hidden_size if self.family.embedding_norm else 0
@@ -221,11 +205,6 @@ class ModelShape:
         if experts_used is None or self.experts is None:
             return sum(parts.values())
         return sum(parts.values()) - routed + routed // self.experts.count * experts_used
-
-    @property
-    def mtp_parameters(self) -> int:
-        """Weights of one layer for multi-token prediction."""
-        return self.layer_parameters(self.layers)
 
     @property
     def norm_parameters(self) -> int:

@@ -211,7 +211,8 @@ def cache_format(asked: Deployment) -> tuple[CacheFormat, str]:
     packed = version.packs_sparse_rows and asked.kv_cache_dtype is None
     state_dtype = asked.mamba_ssm_cache_dtype or (None if version.own_state_dtype else asked.compute_dtype)
     return CacheFormat(element, asked.block_size, asked.shards.tensor, int(ELEMENT_BYTES[asked.compute_dtype]), state_dtype,
-                       asked.num_speculative_tokens, version.pads_latent_rows, packed, kernel, frozenset(checkpointed)), mode
+                       asked.num_speculative_tokens, version.pads_latent_rows, packed, kernel, frozenset(checkpointed),
+                       asked.num_speculative_tokens if version.charges_speculation else 0), mode
 
 
 def serving(asked: Deployment) -> Serving:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sim.kv_formula import report_lines
+from sim.kv_formula import blocks_that_fit, report_lines
 from sim.models.layer_cache import RequestLimits
 from sim.models.layer_groups import Group
 from sim.sizing.versions import NEWEST, Version
@@ -80,7 +80,7 @@ def report(groups: Sequence[Group], ranks: Sequence[Rank], limits: RequestLimits
     """
     sizes = [size for rank in ranks if (size := block_bytes(groups, rank))]
     if num_gpu_blocks_override is None:
-        fitting = [max(rank.available_bytes, 0) // size for rank in ranks if (size := block_bytes(groups, rank))]
+        fitting = [blocks_that_fit(rank.available_bytes, size) for rank in ranks if (size := block_bytes(groups, rank))]
         blocks = min(fitting)
         deciding = sizes[fitting.index(blocks)]
     else:

@@ -114,11 +114,6 @@ class Version:
         """Whether the check at start sets the null block aside (rule 50: since 0.30)."""
         return self.number >= (0, 30, 0)
 
-    @property
-    def one_line(self) -> bool:
-        """Whether the report is one line of the log (rule 48: since 0.28)."""
-        return self.number >= (0, 28, 0)
-
     def tokens_and_concurrency(self, blocks: int, groups: Sequence[Group], limits: RequestLimits,
                                held: int) -> tuple[int, float]:
         """The two numbers of the report by the rule of the version (rule 52).
