@@ -10,14 +10,21 @@ from sim.kv_formula import ELEMENT_BYTES
 from sim.models.model import ModelShape
 from sim.models.model_config import load_model
 from sim.sizing.budget import Measured
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import Gpu, find_gpu
-from sim.sizing.plan import Deployment, longest_that_fits
+from sim.sizing.plan import longest_that_fits
 from sim.sizing.versions import NEWEST, parse_version
 from sim.sizing.weights import Shards, weight_format
 from workloads.request import InputError
 
 DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
-DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16"}
+DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+QUANTIZATIONS = {"awq_marlin": "awq", "gptq_marlin": "gptq", "gptq_marlin_24": "gptq", "fbgemm_fp8": "fp8", "ptpc_fp8": "fp8",
+                 "bitsandbytes_4bit": "bitsandbytes", "modelopt_fp4": "nvfp4", "modelopt_fp8": "fp8", "bnb": "bitsandbytes",
+                 "experts_int8": "int8", "tpu_int8": "int8", **DTYPES}
+CHECKPOINT_SAYS = ("compressed-tensors", "modelopt", "quark", "gguf", "auto-round", "torchao", "inc")
+KV_DTYPES = (*ELEMENT_BYTES, "fp8_ds_mla")
+FLOATS = ("float16", "bfloat16", "float32")
 
 
 def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelShape | None, Gpu | None]:
@@ -35,9 +42,20 @@ def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelS
     if model is not None and options.model is not None and model.note:
         notes.append(f"model: {model.note}")
     if model is not None and options.quantization not in (None, "auto"):
-        weight_format(options.quantization)            # known, or an error that lists them
-        model = replace(model, quantization=options.quantization, quantization_bits=None, group_size=None)
+        model = _quantized(model, options.quantization)
     return model, None if gpu_name is None else find_gpu(gpu_name)
+
+
+def _quantized(model: ModelShape, method: str) -> ModelShape:
+    """The model with weights stored as ``--quantization`` says; a checkpoint's own way, where it is the same, stays."""
+    name = QUANTIZATIONS.get(method.lower(), method.lower())
+    if name in CHECKPOINT_SAYS:                        # the method tells no bits: the checkpoint's config does
+        if model.quantization is None:
+            raise InputError(f"--quantization {method}: {model.name} has no quantization_config that says how; "
+                             "fp8, int8, int4, awq, gptq, nvfp4, mxfp4, bitsandbytes or a GGUF type do")
+        return model
+    weight_format(name)                                # known, or an error that lists them
+    return model if model.quantization == name else replace(model, quantization=name, quantization_bits=None, group_size=None)
 
 
 def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) -> Deployment:
@@ -67,13 +85,13 @@ def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) 
 
 
 def _check_dtypes(options: argparse.Namespace) -> None:
-    for flag, value in (("--dtype", _dtype(options.dtype)), ("--kv-cache-dtype", _dtype(options.kv_cache_dtype))):
-        if value not in ("auto", "fp8_ds_mla", *ELEMENT_BYTES):
-            raise InputError(f"{flag} {value!r}: one of auto, {', '.join(ELEMENT_BYTES)}")
+    for flag, text, known in (("--dtype", options.dtype, FLOATS), ("--kv-cache-dtype", options.kv_cache_dtype, KV_DTYPES)):
+        if _dtype(text) not in ("auto", *known):
+            raise InputError(f"{flag} {text!r}: one of auto, {', '.join(known)}")
 
 
 def _dtype(name: str | None) -> str | None:
-    return None if name is None else DTYPES.get(name, name)
+    return None if name is None else DTYPES.get(name.lower(), name.lower())
 
 
 def _measured(given: dict[str, Any]) -> Measured:

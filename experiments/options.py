@@ -17,7 +17,8 @@ class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line on stderr and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+        if sys.stderr is not None:
+            sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
         sys.exit(2)
 
 
@@ -106,7 +107,8 @@ def add_measured(parser: argparse.ArgumentParser) -> None:
     for name, about in (("total-gpu", "memory of the card"), ("weights", "model weights"),
                         ("activation", "peak of the profiling run"),
                         ("non-torch", "memory outside of torch"), ("cuda-graph", "CUDA graphs")):
-        group.add_argument(f"--{name}-gib", type=number(-1e3, 1e9), metavar="GIB", help=about)
+        least, including = {"total-gpu": (0, False), "non-torch": (-1e3, False)}.get(name, (0, True))
+        group.add_argument(f"--{name}-gib", type=number(least, 1e9, including), metavar="GIB", help=about)
 
 
 def add_deployment(parser: argparse.ArgumentParser) -> None:

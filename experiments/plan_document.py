@@ -9,8 +9,9 @@ from experiments.version import VERSION
 from sim.models.mixers import Attention
 from sim.sizing import inverse, rules
 from sim.sizing.budget import FULL_OF_WEIGHTS
+from sim.sizing.deployment import serving
 from sim.sizing.hardware import GIB, known_gpus
-from sim.sizing.plan import Plan, longest_that_fits, serving
+from sim.sizing.plan import Plan, longest_that_fits
 from sim.sizing.weights import format_of
 from workloads.request import InputError
 

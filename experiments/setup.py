@@ -15,8 +15,9 @@ from sim.config import SimConfig
 from sim.models.model import ModelShape
 from sim.scheduler import SchedulerConfig
 from sim.sizing.budget import fitting
+from sim.sizing.deployment import Deployment, serving
 from sim.sizing.hardware import Gpu, default_limits
-from sim.sizing.plan import Deployment, plan, serving
+from sim.sizing.plan import plan
 from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
 from workloads import transform

@@ -123,10 +123,10 @@ STRANGE = [None, True, False, 0, -1, 1, 3, 64, 10**9, 10**400, 1.5, float("inf")
            {"quant_method": "compressed-tensors", "config_groups": [1]},
            {"full_attn_layers": [2], "num_heads": 2, "head_dim": 4, "short_conv_kernel_size": 1},
            [{"attention": {"n_heads_in_group": 8}, "ffn": {"ffn_mult": float("inf")}}] * 80]
-QUESTIONS = [lambda model: model.caches(), lambda model: model.caches(CacheFormat(1, 16, 4), 1), lambda model: model.parameters,
-             lambda model: model.active_parameters, lambda model: weight_bytes(model), lambda model: format_of(model).describe(),
-             lambda model: rank_bytes(model, Shards(2, 2, 2, expert_parallel=True, mtp_layers=1)), lambda model: model.active_parameters
-             ]
+QUESTIONS = [
+    lambda model: model.caches(), lambda model: model.caches(CacheFormat(1, 16, 4), 1), lambda model: model.parameters,
+    lambda model: model.active_parameters, lambda model: weight_bytes(model), lambda model: format_of(model).describe(),
+    lambda model: rank_bytes(model, Shards(2, 2, 2, expert_parallel=True, mtp_layers=1))]
 
 
 def test_changed_records_make_nothing_but_shapes_and_input_errors():

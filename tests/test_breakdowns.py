@@ -7,8 +7,9 @@ import pytest
 
 from sim.models.model_config import load_model
 from sim.sizing.budget import Measured
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB, Gpu, find_gpu
-from sim.sizing.plan import Deployment, plan
+from sim.sizing.plan import plan
 from sim.sizing.versions import NEWEST, parse_version
 from sim.sizing.weights import Shards
 

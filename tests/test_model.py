@@ -201,7 +201,10 @@ def test_falcon_style_multi_query():
 
 
 def test_unknown_model_types_are_said():
-    assert "model_type newcomer: weights as a Llama's" in shape(model_type="newcomer").note
+    assert "model_type newcomer: not known, taken for a Llama" in shape(model_type="newcomer").note
+    for field in ("kv_share_layers", "compressor_ratio", "state_size", "attention_window_pattern"):
+        with pytest.raises(InputError, match=f"{field} is 4, which may set the cache, and model_type 'newcomer' is not known"):
+            shape(model_type="newcomer", **{field: 4})
     assert shape().note == ""
     assert "keys of the index are not counted" in load_model("MiniMax-M3").note
 
@@ -236,3 +239,29 @@ def test_quantization_of_a_config():
     assert shape(quantization_config={"quant_method": "fp8"}).quantization == "fp8"
     assert shape(quantization_config={"quant_method": "gptq", "bits": 8}).quantization == "int8"
     assert shape(quantization_config={"quant_method": "gptq", "bits": 4}).quantization == "gptq"
+
+
+def test_kv_heads_layer_by_layer():
+    """Searched models list them: 4 + 2 + 1 + 1 heads of 128 in 16 bits are 8 x 2 x 128 x 2 bytes a token."""
+    for field in ("num_key_value_heads_per_layer", "num_key_value_heads", "num_kv_heads"):
+        model = shape(**{"num_hidden_layers": 4, "num_key_value_heads": None, field: [4, 2, 1, 1]})
+        assert model.kv_bytes_per_token() == 8 * 2 * 128 * 2 and model.kv_heads == 4
+    for bad in ([4, 2], [4, 2, 1, 0], [4, 2, 1, "1"]):
+        with pytest.raises(InputError, match="num_kv_heads must"):
+            shape(num_hidden_layers=4, num_key_value_heads=None, num_kv_heads=bad)
+
+
+def test_encoders_are_refused():
+    with pytest.raises(InputError, match="model_type is 'bert': an encoder keeps no cache"):
+        shape(model_type="bert")
+
+
+def test_what_a_text_config_may_leave_out_is_filled_in_and_said():
+    """google/gemma-3-4b-it gives five fields; the rest are defaults of its class: 8 heads, 4 KV heads of 256."""
+    model = shape_from_config({"model_type": "gemma3", "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34,
+        "sliding_window": 1024}}, "gemma-3-4b-it", "test")
+    assert (model.attention_heads, model.kv_heads, model.head_dim, model.vocab_size) == (8, 4, 256, 262_208)
+    assert model.kv_bytes_per_token() == 34 * 2 * 4 * 256 * 2
+    assert "num_key_value_heads 4" in model.note
+    assert [layer[0].window for layer in model.mixers[:6]] == [1024] * 5 + [None]

@@ -16,9 +16,10 @@ from sim.models.model_config import load_model
 from sim.sizing import rules
 from sim.sizing.budget import Measured
 from sim.sizing.cost import Request, monthly_cost
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB, Gpu
 from sim.sizing.inverse import concurrency
-from sim.sizing.plan import Deployment, plan
+from sim.sizing.plan import plan
 from sim.sizing.weights import nominal_bytes, weight_bytes, weight_format
 
 KIB = 1024

@@ -12,8 +12,9 @@ import pytest
 
 from sim import kv_formula
 from sim.models.model_config import load_model
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB
-from sim.sizing.plan import Deployment, plan
+from sim.sizing.plan import plan
 from sim.sizing.versions import NEWEST, parse_version
 from sim.sizing.weights import Shards
 

@@ -201,7 +201,7 @@ def test_groups_of_compressed_tensors():
 
 @pytest.mark.parametrize(("section", "said"), [
     ([], r"must be an object of fields, not \[\]"), ({}, "must have a quant_method"), ({"quant_method": 3}, "quant_method"),
-    ({"quant_method": "gptq", "bits": "4"}, "bits must be a whole number, not '4'"),
+    ({"quant_method": "gptq", "bits": "4"}, "bits must be 2 to 8, not '4'"),
     ({"quant_method": "fp8", "ignore": "lm_head"}, "ignore must be a list of names, not 'lm_head'"),
     ({"quant_method": "fp8", "ignore": [3]}, r"ignore must be a list of names, not \[3\]"),
     ({"quant_method": "fp8", "ignore": ["re:("]}, "has a pattern that cannot be read"),

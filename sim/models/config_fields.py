@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.models.model_names import shortened
+from sim.models.model_names import catalogue, shortened
 from workloads.request import InputError
 
 MOST = 10**9
@@ -24,7 +24,21 @@ class Fields:
         nested = config.get("text_config")  # of a model that also sees or hears
         if nested is not None and not isinstance(nested, Mapping):
             raise self.fail("text_config", f"must be an object of fields, not {shortened(nested)}")
+        self.defaulted: list[str] = []
+        if nested is not None:
+            nested = {**self._defaults(config, nested), **{k: v for k, v in nested.items() if v is not None}}
         self._values: Mapping[str, Any] = {**config, **(nested or {})}
+
+    def _defaults(self, config: Mapping[str, Any], nested: Mapping[str, Any]) -> dict[str, Any]:
+        """A ``text_config`` leaves out what its published class has as default: real files do."""
+        defaults: dict[str, Any] = catalogue()["text_defaults"].get(str(nested.get("model_type")), {})
+        found = {name: value for name, value in defaults.items() if nested.get(name) is None and config.get(name) is None}
+        self.defaulted = [f"{name} {value}" for name, value in found.items()]
+        return found
+
+    def names_with(self, words: Sequence[str]) -> list[str]:
+        """The fields that are set and whose name has one of these words."""
+        return [name for name, value in self._values.items() if value and any(word in name.replace("qkv", "") for word in words)]
 
     def get(self, *names: str) -> Any:
         """The first of the fields that is there, or None."""

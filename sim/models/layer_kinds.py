@@ -29,6 +29,11 @@ ALIASES = {"attention": FULL, "global_attention": FULL, "local_attention": SLIDI
            "gated_deltanet": "linear_attention"}
 LETTERS = {"M": "mamba", "*": FULL, "-": NONE, "E": NONE}
 KNOWN = {FULL, SLIDING, CHUNKED, NONE, BOTH, *STATES}
+HEADS_BY_LAYER = ("num_key_value_heads_per_layer", "num_key_value_heads", "num_kv_heads")
+UNDERSTOOD = {  # fields with a word about the cache in their name that are read, or leave it as it is
+    "num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_channels", "kv_lora_rank", "q_lora_rank", "use_cache",
+    "sliding_window", "use_sliding_window", "sliding_window_size", "nope_layer_interval", *HEADS_BY_LAYER,
+}
 
 
 def layers_of(fields: Fields, model_type: str, count: int, main: Attention | Latent) -> tuple[Layer, ...]:
@@ -53,6 +58,8 @@ def layers_of(fields: Fields, model_type: str, count: int, main: Attention | Lat
     refuse(fields, model_type)
     if fields.get("block_configs") is not None:
         return searched_layers(fields, count, main)
+    if isinstance(main, Attention) and heads_by_layer(fields) is not None:
+        return tuple((Attention(heads, main.head_dim, main.value_dim),) for heads in _each(fields, count))
     names = layer_names(fields, model_type, count)
     _check_used(fields, names)
     shared = fields.count("num_kv_shared_layers", least=0) or 0
@@ -81,6 +88,23 @@ def layer_names(fields: Fields, model_type: str, count: int) -> list[str]:
     return [_otherwise(fields, model_type)] * count
 
 
+def heads_by_layer(fields: Fields) -> tuple[str, list[int]] | None:
+    """The field that lists KV heads layer by layer, and its numbers."""
+    for name in HEADS_BY_LAYER:
+        if isinstance(fields.get(name), list):
+            return name, fields.numbers(name) or []
+    return None
+
+
+def _each(fields: Fields, count: int) -> list[int]:
+    found = heads_by_layer(fields)
+    assert found is not None
+    name, heads = found
+    if len(heads) != count or not all(heads):
+        raise fields.fail(name, f"must have one number of at least 1 for each of {count} layers, not {shortened(heads)}")
+    return heads
+
+
 def refuse(fields: Fields, model_type: str) -> None:
     """Raise InputError for fields and model types whose caches are not understood."""
     other = catalogue()["other_layers"]
@@ -90,6 +114,12 @@ def refuse(fields: Fields, model_type: str) -> None:
     if model_type in other["model_types"]:
         raise fields.fail("model_type", f"is {model_type!r}: {other['model_types'][model_type]}; "
                                         "such layers are not understood yet")
+    if model_type in catalogue()["families"]:
+        return
+    for name in fields.names_with(catalogue()["cache_words"]):
+        if name not in UNDERSTOOD and name not in _READERS:
+            raise fields.fail(name, f"is {shortened(fields.get(name))}, which may set the cache, and model_type "
+                                    f"{model_type or 'none'!r} is not known: not understood")
 
 
 # ---------------------------------------------------------------------- names of layers

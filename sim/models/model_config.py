@@ -18,7 +18,7 @@ from typing import Any
 
 from sim.models.config_fields import Fields
 from sim.models.family import family
-from sim.models.layer_kinds import layers_of, refuse
+from sim.models.layer_kinds import heads_by_layer, layers_of, refuse
 from sim.models.mixers import Attention, Latent
 from sim.models.mlp_layers import experts_of, mlp_layers, mlp_widths
 from sim.models.model import ModelShape
@@ -28,6 +28,8 @@ from sim.models.quantization import kv_cache_dtype, layout, quantization
 from workloads.request import InputError
 
 MOST_LAYERS = 10_000
+LONGEST_NAME = 4096
+UNKNOWN_TYPE = "not known, taken for a Llama (full attention in every layer, its weights)"
 UNCOUNTED = ("num_kv_shared_layers", "hidden_size_per_layer_input")  # weights of their own that are not understood
 
 
@@ -52,6 +54,8 @@ def load_model(name_or_path: str | Path) -> ModelShape:
     text, path = str(name_or_path), Path(name_or_path)
     if not text.strip():
         raise InputError("the model name is empty")
+    if len(text) > LONGEST_NAME:
+        raise InputError(f"unknown model {shortened(text)}: no name is that long")
     if path.is_dir() and (path / "config.json").is_file():
         path = path / "config.json"
     if path.is_file() or text.endswith(".json"):
@@ -88,14 +92,16 @@ def shape_from_config(config: Mapping[str, Any], name: str, source: str) -> Mode
     layers = _layers(fields)
     longest, positions_note = positions(fields, model_type)
     latent = _latent(fields)
-    kv_heads, kv_note = _kv_heads(fields, heads)
+    by_layer = fields.get("block_configs") is not None or heads_by_layer(fields) is not None
+    kv_heads, kv_note = (heads, "") if by_layer else _kv_heads(fields, heads)
     head_dim = _head_dim(fields, hidden, heads, latent)
     mixers = layers_of(fields, model_type, layers, latent or Attention(kv_heads, head_dim, _value_dim(fields, head_dim)))
-    if fields.get("block_configs") is not None:        # heads differ by layer: the widest stands for all
+    if by_layer:                                       # heads differ by layer: the widest stands for all
         kv_heads = max((mixer.kv_heads for layer in mixers for mixer in layer if isinstance(mixer, Attention)), default=1)
     experts = experts_of(fields, traits)
     width, widths = mlp_widths(fields, traits, layers, hidden)
-    notes = (kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: weights as a Llama's",
+    notes = (kv_note, "" if model_type in families else f"model_type {model_type or 'not given'}: {UNKNOWN_TYPE}",
+             f"left out of text_config: {', '.join(fields.defaulted)}" if fields.defaulted else "",
              positions_note, "sparse_attention_config: keys of the index are not counted"
              if fields.get("sparse_attention_config") else "")
     tied, projected = fields.flag("tie_word_embeddings"), fields.count("word_embed_proj_dim")
@@ -146,8 +152,7 @@ def _kv_heads(fields: Fields, heads: int) -> tuple[int, str]:
     if fields.flag("multi_query") and not fields.flag("new_decoder_architecture"):
         kv_heads, note = 1, "multi_query: one KV head"
     elif kv_heads is None:
-        searched = fields.get("block_configs") is not None
-        kv_heads, note = heads, "" if searched else "num_key_value_heads not given: one KV head for each attention head"
+        kv_heads, note = heads, "num_key_value_heads not given: one KV head for each attention head"
     if heads % kv_heads:
         raise fields.fail("num_key_value_heads", f"{kv_heads} does not divide num_attention_heads {heads}")
     return kv_heads, note

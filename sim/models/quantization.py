@@ -205,6 +205,7 @@ def _groups(section: Mapping[str, Any]) -> dict[str, str]:
 
 def _number(fields: Fields, section: Mapping[str, Any], *names: str) -> int | None:
     value = next((section[name] for name in names if section.get(name) is not None), None)
-    if value is not None and (type(value) is not int or value == 0):
-        raise fields.fail("quantization_config", f"{names[0]} must be a whole number, not {shortened(value)}")
+    if value is not None and (type(value) is not int or value == 0 or ("bits" in names[0] and not 2 <= value <= 8)):
+        wanted = "2 to 8" if "bits" in names[0] else "a whole number, not 0"
+        raise fields.fail("quantization_config", f"{names[0]} must be {wanted}, not {shortened(value)}")
     return value if value is None or value > 0 else None

@@ -203,6 +203,8 @@ def _activation(model: ModelShape, serving: Serving) -> Term:
 def _graphs(serving: Serving) -> Term:
     if serving.measured.cuda_graph_gib is not None:
         return Term("CUDA graphs", serving.measured.cuda_graph_gib, "measured")
+    if None not in (serving.measured.weights_gib, serving.measured.activation_gib, serving.measured.non_torch_gib):
+        return Term("CUDA graphs", 0.0, "not among the terms measured")
     if serving.enforce_eager:
         return Term("CUDA graphs", 0.0, "none with --enforce-eager")
     if not serving.version.deducts_cuda_graphs:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB, Gpu
-from sim.sizing.plan import Deployment, Plan, plan
+from sim.sizing.plan import Plan, plan
 from sim.sizing.startup import report
 from workloads.request import InputError
 
@@ -40,7 +41,10 @@ def smallest_tensor_parallel(asked: Deployment) -> int | None:
     """The smallest tensor-parallel size, a power of two, with which a server of ``max_model_len`` starts; None: none does."""
     size = 1
     while size <= MOST_RANKS:
-        if starts(replace(asked, shards=replace(asked.shards, tensor=size))):
+        wider = replace(asked, shards=replace(asked.shards, tensor=size))
+        if size != asked.shards.tensor:                # what was measured on so many ranks does not hold on others
+            wider = replace(wider, measured=replace(asked.measured, weights_gib=None))
+        if starts(wider):
             return size
         size *= 2
     return None
