@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     if options.json is not None:
         write_json(options.json, made)
     if options.json != "-":
-        print_plan(made)
+        print_plan(made, options.quiet)
     elif not options.quiet:
         for line in (*made["warnings"], *made["notes"]):
             print(f"note: {line}", file=sys.stderr)
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     group = made.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the plan as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture of a GPU's memory: .png, .svg or .pdf")
-    group.add_argument("-q", "--quiet", action="store_true", help="no notes on stderr")
+    group.add_argument("-q", "--quiet", action="store_true", help="no notes")
     return made
 
 
@@ -92,6 +92,10 @@ def _pasted(words: list[str], own: list[str], notes: list[str]) -> list[str]:
         notes.append(f"no part of the plan: {', '.join(line.ignored)}")
     notes += [f"{name} is not modelled: it changes {what}" for name, what in line.unmodelled.items()]
     version = [f"--vllm-version={line.version_hint}"] if line.version_hint else []
+    given = {word.split("=")[0] for word in own if word.startswith("--")}
+    replaced = [word for word in line.arguments if word.split("=")[0] in given]
+    if replaced:
+        notes.append(f"given before -- and so not taken from the command: {', '.join(replaced)}")
     return [*version, *line.arguments]
 
 

@@ -71,6 +71,8 @@ def cost_json(options: argparse.Namespace, made: Plan) -> dict[str, Any] | None:
 
 def _held(held: Held, made: Plan) -> dict[str, Any]:
     """What a request holds at its worst moment and on average, and how many such fit at once."""
+    if held.worst > made.report.max_model_len:
+        raise InputError(f"a request of {held.worst:,} tokens is longer than max_model_len {made.report.max_model_len:,}")
     worst, mean = (concurrency(made, max(1, math.ceil(tokens))) for tokens in (held.worst, held.mean))
     return {"prompt_tokens": held.prompt_tokens, "output_tokens": held.output_tokens, "worst_tokens": held.worst,
             "mean_tokens": held.mean, "worst_concurrency": worst, "mean_concurrency": mean}
@@ -83,7 +85,9 @@ def _priced(options: argparse.Namespace) -> bool:
 def _request(options: argparse.Namespace) -> Request | None:
     if options.prompt_tokens is None and options.output_tokens is None:
         return None
-    return Request(options.prompt_tokens or 0, options.output_tokens or 0, options.price_input or 0, options.price_output or 0)
+    if options.prompt_tokens is None or options.output_tokens is None:
+        raise InputError("--prompt-tokens and --output-tokens go together")
+    return Request(options.prompt_tokens, options.output_tokens, options.price_input or 0, options.price_output or 0)
 
 
 def _fleet(options: argparse.Namespace, gpus: int) -> Fleet | None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from experiments.version import VERSION
 from sim.models.mixers import Attention
+from sim.models.model_config import UNKNOWN_TYPE
 from sim.sizing import inverse, rules
 from sim.sizing.budget import FULL_OF_WEIGHTS
 from sim.sizing.deployment import serving
 from sim.sizing.hardware import GIB, known_gpus
-from sim.sizing.plan import Plan, longest_that_fits
+from sim.sizing.plan import Plan, longest_that_fits, plan
+from sim.sizing.versions import parse_version
 from sim.sizing.weights import format_of
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
+MOST_TOKENS = 1 << 40
+GENERATIONS = ("0.8.5", "0.10.2", "0.13.0", "0.20.2", "0.25.1", "0.28.0", "0.33.0")     # each the last or first of a rule
 
 
 def document(made: Plan, notes: list[str], named: bool = True) -> JsonObject:
@@ -36,6 +40,7 @@ def document(made: Plan, notes: list[str], named: bool = True) -> JsonObject:
         "max_concurrency": report.max_concurrency, "fits": made.fits, "refusal": _refusal(made) if named else _too_small(made),
         "log_lines": report.lines() if report.num_blocks > 0 else [],
         "concurrency_at": [{"tokens": n, "max_concurrency": x} for n, x in inverse.concurrency_at(made)],
+        "by_version": by_version(made) if named else [],
         "inverse": _inverse(made) if named else None,
         "knobs": [asdict(knob) for knob in inverse.knobs(made)] if named else [],
         "rules_of_thumb": _rules(made) if named else None,
@@ -50,10 +55,11 @@ def _model(made: Plan) -> JsonObject:
         parameters, active = model.parameters, model.active_parameters
     except InputError as error:                        # the pool is given: the plan does without
         weights, parameters, active = str(error), None, None
+    row = None if model.latent is None else model.latent.kv_lora_rank + model.latent.qk_rope_head_dim
     return {"name": model.name, "source": model.source, "layers": model.layers, "attention_heads": model.attention_heads,
-            "kv_heads": model.kv_heads, "head_dim": model.head_dim, "hidden_size": model.hidden_size, "parameters": parameters,
-            "active_parameters": active, "max_position_embeddings": model.max_position_embeddings, "weights": weights,
-            "kv_cache_dtype": made.deployment.kv_dtype}
+            "kv_heads": model.kv_heads, "head_dim": model.head_dim, "latent_width": row, "hidden_size": model.hidden_size,
+            "parameters": parameters, "active_parameters": active, "max_position_embeddings": model.max_position_embeddings,
+            "weights": weights, "kv_cache_dtype": made.deployment.kv_dtype}
 
 
 def _gpu(made: Plan) -> JsonObject | None:
@@ -115,11 +121,28 @@ def _too_small(made: Plan) -> str | None:
     return None if made.fits else f"the pool holds no request of {made.report.max_model_len:,} tokens"
 
 
+def by_version(made: Plan) -> list[JsonObject]:
+    """What the report would say by the rules of other versions, with the same bytes; equal neighbours are one entry."""
+    asked, found = made.deployment, []
+    for text in GENERATIONS:
+        memory = {"available_kv_gib": made.available_bytes / GIB} if made.budgets is not None else {}
+        try:
+            other = plan(replace(asked, version=parse_version(text), **memory)).report
+        except InputError:                             # a version that could not serve such layers
+            continue
+        numbers = {"kv_tokens": other.kv_tokens, "max_concurrency": other.max_concurrency}
+        if found and all(found[-1][name] == value for name, value in numbers.items()):
+            found[-1]["versions"][1] = text
+        else:
+            found.append({"versions": [text, text], **numbers})
+    return found
+
+
 def _inverse(made: Plan) -> JsonObject:
     asked = made.deployment
     derived = made.budgets is not None
     card = inverse.smallest_card(asked, known_gpus()) if derived else None
-    return {"longest_max_model_len": longest_that_fits(asked),
+    return {"longest_max_model_len": longest_that_fits(asked), "longest_in_memory": longest_that_fits(asked, MOST_TOKENS),
             "smallest_tensor_parallel_size": inverse.smallest_tensor_parallel(asked) if derived else None,
             "smallest_gpu": card and {"name": card.name, "memory_gib": card.memory_bytes / GIB, "label_gb": card.label_gb}}
 
@@ -151,8 +174,14 @@ def _warnings(made: Plan) -> list[str]:
     if main is not None and model.latent is None and asked.shards.tensor > main.kv_heads:
         found.append(f"{main.kv_heads} KV heads on {asked.shards.tensor} GPUs: each is kept "
                      f"{asked.shards.tensor // main.kv_heads} times, more GPUs do not make the cache larger")
-    if len(made.groups) > 1:
-        found.append(f"the token count is no per-token cost: {made.report.kv_tokens:,} is maximum concurrency x max_model_len; "
-                     f"a long request takes {made.kv_bytes_per_further_token:,} bytes with each token, "
+    own = model.max_position_embeddings
+    if own is not None and asked.longest > own:
+        found.append(f"max_model_len {asked.longest:,} is above the model's own {own:,}: vLLM refuses it unless "
+                     "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1")
+    if model.note and UNKNOWN_TYPE in model.note:
+        found.append(f"the model_type is {UNKNOWN_TYPE}: check the layers above against the model's own description")
+    if len(made.groups) > 1 and made.report.num_blocks > 0:
+        found.append(f"the token count is no per-token cost, {made.report.kv_tokens:,} depends on max_model_len and on the "
+                     f"version; a long request takes {made.kv_bytes_per_further_token:,} bytes with each token, "
                      f"and one of {made.report.max_model_len:,} takes {made.report.needed_bytes / GIB:.2f} GiB")
     return found

@@ -11,13 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workloads.request import InputError
+
 JsonObject = dict[str, Any]
 PIPE_COLUMNS, LEAST_COLUMNS = 120, 90
 GB_A_GIB = (1 << 30) / 1e9
 
 
-def print_plan(made: JsonObject) -> None:
-    """All sections, to standard output."""
+def print_plan(made: JsonObject, quiet: bool = False) -> None:
+    """All sections, to standard output; without the notes where quiet."""
+    if sys.stdout is None:
+        raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
     for label, text in (*_header(made), *_answers(made)):
         console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
@@ -28,7 +32,8 @@ def print_plan(made: JsonObject) -> None:
     console.print()
     for label, text in (*_rules(made), *_cost(made)):
         console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
-    for style, label, lines in (("bold yellow", "warning", made["warnings"]), ("dim", "note", made["notes"])):
+    notes = [] if quiet else made["notes"]
+    for style, label, lines in (("bold yellow", "warning", made["warnings"]), ("dim", "note", notes)):
         for line in lines:
             console.print(Text.assemble((f"{label:<8}", style), line), soft_wrap=True)
 
@@ -37,7 +42,9 @@ def _header(made: JsonObject) -> Iterator[tuple[str, str]]:
     model, gpu, config = made["model"], made["gpu"], made["config"]
     if model is not None:
         size = "" if model["parameters"] is None else f", {model['parameters'] / 1e9:,.2f}e9 parameters"
-        yield "model", f"{model['name']}{size}, {model['layers']} layers, {model['kv_heads']} KV heads of {model['head_dim']}"
+        keeps = f"{model['kv_heads']} KV heads of {model['head_dim']}" if model["latent_width"] is None \
+            else f"one latent row of {model['latent_width']} a token and layer"
+        yield "model", f"{model['name']}{size}, {model['layers']} layers, {keeps}"
         yield "", f"weights {model['weights']}; KV cache {model['kv_cache_dtype']}"
     if gpu is not None:
         yield "gpu", (f"{gpu['count']} x {gpu['name']}: {gpu['memory_gib']:.2f} GiB = {gpu['memory_gb']:.2f} GB, "
@@ -72,10 +79,14 @@ def _budget(made: JsonObject) -> Table:
     table = _table(("", False), ("GiB", True), ("GB", True), ("assumption", False))
     for i, term in enumerate(made["budget"]):
         sign = -1 if i else 1
-        table.add_row(term["name"], f"{sign * term['gib']:,.2f}", f"{sign * term['gib'] * GB_A_GIB:,.2f}", term["assumption"])
+        table.add_row(term["name"], _signed(sign * term["gib"]), _signed(sign * term["gib"] * GB_A_GIB), term["assumption"])
     left = made["available_kv_gib"]
     table.add_row(Text("left for KV", "bold"), Text(f"{left:,.2f}", "bold"), f"{left * GB_A_GIB:,.2f}", "")
     return table
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 2) + 0.0:,.2f}"             # no minus before nothing
 
 
 def _groups(made: JsonObject) -> Table:
@@ -114,6 +125,12 @@ def _answers(made: JsonObject) -> Iterator[tuple[str, str]]:
     yield "pool", f"{made['num_blocks']:,} blocks{size}"
     for i, line in enumerate(made["log_lines"]):
         yield "" if i else "log", line
+    if len(made["layer_groups"]) > 1 or len({entry["kv_tokens"] for entry in made["by_version"]}) > 2:
+        for entry in made["by_version"][:-1]:
+            first, last = entry["versions"]
+            span = first if first == last else f"{first} to {last}"
+            yield "", (f"with these bytes vLLM {span} would print {entry['kv_tokens']:,} tokens and "
+                       f"{entry['max_concurrency']:.2f}x")
     yield "fits", "yes" if made["refusal"] is None else f"no: {made['refusal']}"
     yield from _inverse(made)
 
@@ -122,12 +139,14 @@ def _inverse(made: JsonObject) -> Iterator[tuple[str, str]]:
     found = made["inverse"]
     if found is None:
         return
-    longest = found["longest_max_model_len"]
-    yield "longest", f"--max-model-len {longest:,} is the most that fits" if longest else "no length fits"
+    longest, memory = found["longest_max_model_len"], found["longest_in_memory"]
+    own = "" if memory <= longest else f", the model's own limit; the memory would hold {memory:,}"
+    yield "longest", f"--max-model-len {longest:,} is the most that fits{own}" if longest else "no length fits"
     if made["budget"]:
         ranks, card = found["smallest_tensor_parallel_size"], found["smallest_gpu"]
         yield "least", (f"--tensor-parallel-size {ranks}" if ranks else "no tensor-parallel size serves it") + (
-            f" of this card; or as many {card['name']} ({card['label_gb']:g} GB)" if card else "; no card of the catalogue does")
+            f" of this card; by memory alone as many {card['name']} ({card['label_gb']:g} GB) would do" if card
+            else "; no card of the catalogue does")
 
 
 def _rules(made: JsonObject) -> Iterator[tuple[str, str]]:
@@ -157,7 +176,7 @@ def _cost(made: JsonObject) -> Iterator[tuple[str, str]]:
     if gpus is not None:
         per = gpus["dollars_per_million_tokens"]
         rate = "" if per is None else f", ${per:,.3f} a million tokens at {gpus['tokens_per_s']:,.0f} tokens/s"
-        yield "GPUs", (f"{gpus['gpus']} at ${gpus['dollars_per_gpu_hour']:g} an hour: "
+        yield "GPUs", (f"{gpus['gpus']} at ${gpus['dollars_per_gpu_hour']:.2f} an hour: "
                        f"${gpus['dollars_per_month']:,.2f} a month{rate}")
     if even is not None:
         within = {True: ", which they can serve", False: ", more than they can serve", None: ""}[even["within_throughput"]]

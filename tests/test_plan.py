@@ -66,6 +66,14 @@ def test_the_same_command_gives_the_same_bytes(capsys, tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
+def test_three_measured_terms_leave_nothing_for_graphs(capsys):
+    made = planned(capsys, "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", "16000", "--weights-gib", "14.99",
+                   "--activation-gib", "4.76", "--non-torch-gib", "0.13", "--total-gpu-gib", "79.18",
+                   "--gpu-memory-utilization", "0.9")
+    assert made["available_kv_gib"] == pytest.approx(51.38, abs=0.02)     # start-up log v157
+    assert made["budget"][-1]["gib"] == 0
+
+
 def test_measured_terms_replace_predicted_ones(capsys):
     """Start-up log v155: 79.18 x 0.9 - 33.88 - 4.84 - 0.55 leaves 32.0 GiB."""
     made = planned(capsys, "--model", "Llama-3.3-70B", "--gpu", "H100", "-tp", "2", "--gpu-memory-utilization", "0.9",
@@ -135,6 +143,8 @@ def test_warnings(capsys, tmp_path):
     assert any("% of the card" in warning for warning in full["warnings"])
     replicated = planned(capsys, "--model", "Llama-3.1-8B", "--gpu", "H100", "-tp", "16")
     assert any("8 KV heads on 16 GPUs: each is kept 2 times" in warning for warning in replicated["warnings"])
+    longer = planned(capsys, "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", "131073")
+    assert any("VLLM_ALLOW_LONG_MAX_MODEL_LEN" in warning for warning in longer["warnings"])
     config = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096, "intermediate_size": 14336,
               "vocab_size": 128256, "max_position_embeddings": 8192, "model_type": "llama"}
     path = tmp_path / "config.json"
@@ -170,6 +180,16 @@ def test_offload_moves_weights(capsys):
     assert after["available_kv_gib"] - before["available_kv_gib"] == pytest.approx(4)
 
 
+def test_the_report_of_other_versions_is_in_the_object(capsys):
+    """Start-up logs v017 (0.11 to 0.20) and v104 are hybrids: the newest rule prints another number for the same bytes."""
+    made = planned(capsys, "--model", "gpt-oss-120b", "--available-kv-gib", "5.38")
+    counts = {tuple(entry["versions"]): entry["kv_tokens"] for entry in made["by_version"]}
+    assert counts["0.10.2", "0.20.2"] == made["num_blocks"] // 2 * 16
+    assert made["by_version"][-1]["kv_tokens"] == made["kv_tokens"]
+    plain = planned(capsys, *LLAMA)["by_version"]
+    assert {entry["kv_tokens"] for entry in plain} == {plain[-1]["kv_tokens"]}
+
+
 def test_older_versions_have_their_own_rules(capsys):
     arguments = ("--model", "gpt-oss-120b", "--available-kv-gib", "5.38")
     old, new = (planned(capsys, *arguments, *more) for more in (("--vllm-version", "0.19.1"), ()))
@@ -203,6 +223,25 @@ def test_own_options_go_before_a_pasted_command(capsys):
 
 def test_an_unknown_flag_of_a_pasted_command_is_named(capsys):
     assert "--max-model-lenn" in complaint(capsys, "--", "vllm", "serve", "Qwen/Qwen3-8B", "--max-model-lenn", "8192")
+
+
+def test_own_options_that_replace_pasted_ones_are_said(capsys):
+    made = planned(capsys, "--gpu", "H100", "-tp", "2", "--model", "Qwen3-8B", "--", "vllm", "serve", "Qwen/Qwen3-4B")
+    assert made["model"]["name"] == "Qwen/Qwen3-8B"
+    assert any("--model=Qwen/Qwen3-4B" in note for note in made["notes"])
+
+
+@pytest.mark.parametrize("method", ["awq_marlin", "AWQ", "gptq_marlin", "fp8", "modelopt_fp4", "Q4_K_M", "fp32"])
+def test_quantisation_methods_as_vllm_names_them(capsys, method):
+    made = planned(capsys, "--gpu", "H100", "--", "vllm", "serve", "meta-llama/Llama-3.1-8B", "--quantization", method)
+    assert made["weights_gib"] > 3
+
+
+def test_a_method_that_says_no_bits_takes_the_checkpoint_s(capsys):
+    made = planned(capsys, "--gpu", "H100", "-tp", "8", "--", "vllm", "serve", "moonshotai/Kimi-K2-Thinking", "-q",
+                   "compressed-tensors")
+    assert "w4a16" in made["model"]["weights"]
+    assert "has no quantization_config" in complaint(capsys, "--model", "Llama-3.1-8B", "--quantization", "compressed-tensors")
 
 
 # ---------------------------------------------------------------------- the worst moment, and cost
@@ -273,6 +312,16 @@ def test_the_parts_of_the_picture_add_up_to_the_card(capsys):
     (("--plot", "memory.txt"), ".png"),
     (("--available-kv-gib", "4", "--plot", "m.png", "--model", "opt-125m"), "no budget to draw"),
     (("--available-kv-gib", "nan"), "nan"), (("--max-model-length", "4"), "--max-model-length"),
+    (("--model", "Llama-3.1-8B", "-dcp", "2"), "does not divide tensor_parallel_size 1"),
+    (("--model", "Llama-3.1-8B", "-tp", "4", "-dcp", "3"), "does not divide tensor_parallel_size 4"),
+    (("--model", "Llama-3.1-8B", "-tp", "8", "-dcp", "2"), "8 KV heads, which leave 1 copies"),
+    (("--model", "gemma-3-27b-it", "-tp", "32", "-dcp", "2"), "has windows"),
+    (("--max-num-seqs", "1024", "--max-num-batched-tokens", "100"), "must be at least max_num_seqs"),
+    (("--no-enable-chunked-prefill", "--max-num-batched-tokens", "300"), "without chunked prefill"),
+    (("--weights-gib", "-1"), "--weights-gib"), (("--total-gpu-gib", "0"), "--total-gpu-gib"),
+    (("--dtype", "int4"), "--dtype 'int4'"), (("--prompt-tokens", "9000"), "go together"),
+    (("--prompt-tokens", "9000", "--output-tokens", "1", "--max-model-len", "4096"), "longer than max_model_len 4,096"),
+    (("--model", "x" * 5000), "no name is that long"),
     (("--",), "vllm"), (("--", "trtllm-serve", "x"), "vllm")])
 def test_bad_arguments_are_one_line(capsys, arguments, said):
     assert said in complaint(capsys, *arguments)

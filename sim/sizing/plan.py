@@ -97,7 +97,7 @@ def plan(asked: Deployment) -> Plan:
     form, mode = cache_format(asked)
     caches = asked.model.caches(form, asked.shards.mtp_layers)
     flat = [cache for layer in caches for cache in layer]
-    keep = not asked.disable_hybrid_kv_cache_manager \
+    keep = not asked.disable_hybrid_kv_cache_manager and asked.version.manages_windows \
         and (asked.version.keeps_chunks or not any(cache.kind == "chunked" for cache in flat))
     groups = tuple(group_layers(flat, keep, asked.version.widest_ratio))
     made, bytes_of_stages = _memory(asked)

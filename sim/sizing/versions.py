@@ -98,6 +98,11 @@ class Version:
         return 1.5 if self.number >= (0, 18, 0) else 1.25 if self.number >= (0, 13, 0) else 1.0
 
     @property
+    def manages_windows(self) -> bool:
+        """Whether window layers have block tables of their own; before, they were kept in full."""
+        return self.number >= (0, 9, 0)
+
+    @property
     def keeps_chunks(self) -> bool:
         """Whether chunked-local layers are managed as such unless switched off (not from 0.10.2 to 0.13)."""
         return self.number >= (0, 14, 0)
