@@ -16,7 +16,7 @@ import numpy as np
 from sim.config import SimConfig
 from sim.engine import Engine
 from sim.run import Run
-from sim.scheduler import SchedulerConfig
+from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime
 from workloads.request import Trace
 

@@ -178,7 +178,9 @@ def _config_json(setup: Setup) -> dict[str, Any]:
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,
         "long_prefill_token_threshold": scheduler.long_prefill_token_threshold, "watermark": scheduler.watermark,
         "placement": sim.placement, "step_time": sim.step_time.describe(), "saturate": sim.saturate,
-        "async_scheduling": False, "scheduling_policy": "fcfs", "notes": setup.notes,
+        "async_scheduling": scheduler.async_scheduling, "scheduling_policy": scheduler.policy,
+        "preemption_mode": "recompute" if scheduler.swap_blocks is None else "swap", "swap_blocks": scheduler.swap_blocks,
+        "vllm_version": setup.version, "notes": setup.notes,
     }
 
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 from experiments.serve_line import human_int
 from sim.catalog import ALLOCATORS
 from sim.memory.arena import PLACEMENTS
+from sim.scheduler_config import POLICIES
 from workloads.readers import READERS
 
 
@@ -69,6 +70,10 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", type=whole(1), metavar="N", help="only the first N requests")
     group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
     group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")
+    several = group.add_mutually_exclusive_group()
+    several.add_argument("--samples", "-n", type=whole(1), metavar="N",
+                         help="outputs sampled in parallel for each prompt (default 1)")
+    several.add_argument("--beam-width", type=whole(1), metavar="K", help="beams of a beam search (default 1: none)")
     group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
 
 
@@ -143,6 +148,15 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
                        help="most prompt tokens a request and step (default 0: no limit)")
     group.add_argument("--watermark", type=number(0, 0.999, including=True), default=0.0, metavar="X",
                        help="share of the blocks kept free when admitting (default 0)")
+    group.add_argument("--scheduling-policy", choices=POLICIES, default="fcfs", help="who is looked at first (default fcfs)")
+    group.add_argument("--async-scheduling", action=flag, default=False,
+                       help="schedule a step before the last one's output is known")
+    group.add_argument("--preemption-mode", choices=("recompute", "swap"), default="recompute",
+                       help="what a preempted request goes through (default recompute)")
+    group.add_argument("--swap-space", type=number(), default=4.0, metavar="GIB",
+                       help="host memory a GPU for swapping (default 4)")
+    group.add_argument("--swap-blocks", type=whole(0), metavar="N", help="the same in blocks; no model needed then")
+    group.add_argument("--vllm-version", metavar="V", help="whose rules the pool and the scheduler follow (default 0.33)")
     group.add_argument("--step-time", metavar="T", help="roofline, or constant:20ms (default: roofline where a model and a GPU "
                        "are known)")
 

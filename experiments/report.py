@@ -71,7 +71,13 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
         yield "", line
     yield "engine", (f"max_num_seqs {_limit(config['max_num_seqs'])}, max_num_batched_tokens "
                      f"{_limit(config['max_num_batched_tokens'])}, placement {config['placement']}, "
-                     "synchronous scheduling")
+                     f"{'asynchronous' if config['async_scheduling'] else 'synchronous'} scheduling")
+    other = [f"policy {config['scheduling_policy']}"] if config["scheduling_policy"] != "fcfs" else []
+    other += [f"preemption by swap to {config['swap_blocks']:,} host blocks"] if config["swap_blocks"] is not None else []
+    other += [f"{config['samples']} samples a request"] if (config["samples"] or 1) > 1 else []
+    other += [f"{config['beam_width']} beams a request"] if (config["beam_width"] or 1) > 1 else []
+    if other:
+        yield "", ", ".join(other)
     yield "", f"step time {config['step_time']}"
 
 
@@ -156,6 +162,7 @@ def _prefix_rows() -> list[Row]:
         ("hit tokens, first admissions", lambda s: _hits(s, lambda p: f"{p['hit_tokens']:,}")),
         ("hit tokens, resumed", lambda s: _hits(s, lambda p: f"{p['resume_hit_tokens']:,}")),
         ("evicted blocks", lambda s: _hits(s, lambda p: f"{p['evicted_blocks']:,}")),
+        ("blocks copied on write", lambda s: "-" if s["sharing"] is None else f"{s['sharing']['copies']:,}"),
         ("slots saved by sharing", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
     ]
 

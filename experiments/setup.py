@@ -13,11 +13,12 @@ from experiments.deployment import deployment, model_and_gpu
 from sim import kv_formula
 from sim.config import SimConfig
 from sim.models.model import ModelShape
-from sim.scheduler import SchedulerConfig
+from sim.scheduler_config import SchedulerConfig
 from sim.sizing.budget import fitting
 from sim.sizing.deployment import Deployment, serving
-from sim.sizing.hardware import Gpu, default_limits
+from sim.sizing.hardware import GIB, Gpu, default_limits
 from sim.sizing.plan import plan
+from sim.sizing.versions import NEWEST, Version, parse_version
 from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
 from workloads import transform
@@ -39,6 +40,7 @@ class Setup:
     gpu: Gpu | None
     kv_bytes_per_token: int | None
     asked: dict[str, Any]
+    version: str
     notes: list[str] = field(default_factory=list)
 
     def capacity(self) -> dict[str, Any]:
@@ -57,20 +59,23 @@ def prepare(options: argparse.Namespace) -> Setup:
     trace = load_trace(options, notes)
     model, gpu = model_and_gpu(options, notes)
     asked = None if model is None else deployment(options, model, gpu)
-    scheduler = _scheduler(options, gpu, asked)
+    version = NEWEST if options.vllm_version is None else parse_version(options.vllm_version)
     longest, implied = _max_model_len(options, asked, trace)
     blocks, per_token = _pool(options, asked, longest)
+    scheduler = _scheduler(options, gpu, asked, version, per_token)
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
                          f"blocks and {MOST_SLOTS:,} slots")
     clock = _step_time(options, asked, per_token)
     try:
-        sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate)
+        sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
+                        split_freed=version.splits_freed)
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
-    asked_for = {name: getattr(options, name) for name in ("seed", "rate", "limit", "shuffle", "max_total_tokens")}
-    return Setup(trace, sim, model, gpu, per_token, asked_for, notes)
+    asked_for = {name: getattr(options, name) for name in
+                 ("seed", "rate", "limit", "shuffle", "max_total_tokens", "samples", "beam_width")}
+    return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes)
 
 
 # ---------------------------------------------------------------------- the trace
@@ -92,6 +97,9 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
     if not len(trace):
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
+    for name in ("samples", "beam_width"):
+        if getattr(options, name) is not None:
+            trace = replace(trace, **{name: np.full(len(trace), getattr(options, name), np.int64)})
     return _timed(trace, options, arrivals, notes)
 
 
@@ -173,17 +181,32 @@ def _check_room(sim: SimConfig, trace: Trace, implied: bool) -> None:
 
 
 # ---------------------------------------------------------------------- scheduler and clock
-def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment | None) -> SchedulerConfig:
+def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment | None, version: Version,
+               per_token: int | None) -> SchedulerConfig:
     seqs: int | None
     tokens: int | None
     seqs, tokens = _limits(options, gpu) if asked is None else asked.limits()
     if options.saturate:                               # memory alone limits, unless a limit was asked for
         seqs, tokens = options.max_num_seqs, options.max_num_batched_tokens
+    if options.watermark and not version.has_watermark:
+        raise InputError(f"--watermark: vLLM {version} has none")
     try:
-        return SchedulerConfig(seqs, tokens, options.enable_chunked_prefill, options.long_prefill_token_threshold,
-                               watermark=options.watermark)
+        return SchedulerConfig(
+            seqs, tokens, options.enable_chunked_prefill, options.long_prefill_token_threshold, version.gates_whole_prompts,
+            options.watermark, options.scheduling_policy, options.async_scheduling, version.exempts_lone_prefill,
+            version.goes_on_after_own_preemption, _swap_blocks(options, per_token), options.seed)
     except ValueError as error:
         raise InputError(str(error)) from None
+
+
+def _swap_blocks(options: argparse.Namespace, per_token: int | None) -> int | None:
+    if options.preemption_mode == "recompute":
+        return None
+    if options.swap_blocks is not None:
+        return int(options.swap_blocks)
+    if per_token is None:
+        raise InputError("--preemption-mode swap without a --model: --swap-blocks is wanted")
+    return int(options.swap_space * GIB) // (per_token * options.block_size)
 
 
 def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:

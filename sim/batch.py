@@ -5,6 +5,7 @@
     computed  310   12  512   64      tokens whose K and V exist
     target    300   40  500   64      tokens to compute before the next one is sampled: below it the sequence is prefilling
     end       400   55  900  130      token states at the end (prompt + output - 1)
+    member      0    0    1    0      which of its request's sequences it is
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from workloads.request import IntArray
 
-FIELDS = 5
+FIELDS = 6
 
 
 class Batch:
@@ -31,18 +32,27 @@ class Batch:
         self.computed: IntArray
         self.target: IntArray
         self.end: IntArray
-        self.request, self.handle, self.computed, self.target, self.end = live
+        self.member: IntArray
+        self.request, self.handle, self.computed, self.target, self.end, self.member = live
 
     def __len__(self) -> int:
         return self.n
 
-    def append(self, row: tuple[int, int, int, int, int]) -> None:
-        """Add a sequence behind all others: request, handle, computed, target, end."""
+    def append(self, row: tuple[int, int, int, int, int, int]) -> None:
+        """Add a sequence behind all others: request, handle, computed, target, end, member."""
         if self.n == self._matrix.shape[1]:
             self._matrix = np.concatenate((self._matrix, np.zeros_like(self._matrix)), axis=1)
         self._matrix[:, self.n] = row
         self.n += 1
         self._view()
+
+    def insert(self, place: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
+        """Add sequences before ``place``."""
+        for row in rows:
+            self.append(row)
+        live = self._matrix[:, : self.n]
+        moved = len(rows)
+        live[:, place:] = np.roll(live[:, place:], moved, axis=1)
 
     def remove(self, places: IntArray) -> None:
         """Take out the sequences at ``places``; the others keep their order."""

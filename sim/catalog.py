@@ -21,7 +21,7 @@ def _contiguous(policy: Callable[[Demand], IntArray]) -> Callable[[Demand, SimCo
 
 def _paged(caching: bool) -> Callable[[Demand, SimConfig], Allocator]:
     def make(demand: Demand, config: SimConfig) -> Allocator:
-        return PagedAllocator(demand, config.num_blocks, config.block_size, caching)
+        return PagedAllocator(demand, config.num_blocks, config.block_size, caching, split_freed=config.split_freed)
     return make
 
 

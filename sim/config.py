@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sim.memory.arena import PLACEMENTS
-from sim.scheduler import SchedulerConfig
+from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime, StepTime
 
 DEFAULT_STEP_TIME = ConstantStepTime(20_000)
@@ -32,6 +32,8 @@ class SimConfig:
     refuse_impossible : bool
         Reject at arrival what could never finish alone in the pool. Off, such a request waits for ever, as in the
         recorded cases of the real scheduler.
+    split_freed : bool
+        Whether freed blocks without a hash are reused first (vLLM since 0.25); off, every freed block goes to the end.
     longest_jump : int
         Most decode steps made at once; 1 makes every step by itself.
     """
@@ -45,6 +47,7 @@ class SimConfig:
     saturate: bool = False
     refuse_impossible: bool = True
     longest_jump: int = 1024
+    split_freed: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1)):

@@ -13,6 +13,7 @@ one array, the ledger books them one by one in array operations, and the outcome
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ class Engine:
         self.config = config
         self.demand = Demand(trace, config.max_model_len)
         self.allocator = ALLOCATORS[allocator](self.demand, config)
-        self.scheduler = Scheduler(self.demand, self.allocator, config.scheduler, config.num_blocks)
+        self.scheduler = Scheduler(self.demand, self.allocator, config.scheduler, config.num_blocks, config.block_size)
         self.ledger = Ledger(self.allocator.capacity, config.block_size - 1)
         self.log = RequestLog(len(trace))
         arrival = np.zeros(len(trace), np.int64) if config.saturate or trace.arrival_us is None else trace.arrival_us
@@ -71,6 +72,9 @@ class Engine:
         self._wake: simpy.Event | None = None
         self._marks: list[tuple[int, Integrals]] = []
         self._idle_steps = 0
+        self._early = False
+        self._ends: deque[int] = deque()
+        self._last_end = 0
 
     def _verdicts(self) -> IntArray:
         verdict = np.where(self.allocator.impossible(), EXCEEDS_POOL, SERVED)
@@ -110,13 +114,15 @@ class Engine:
     def _server(self) -> Process:
         scheduler = self.scheduler
         while True:
-            if not scheduler.waiting and not len(scheduler.running):
+            if not len(scheduler.waiting) and not len(scheduler.running):
                 if self._next_arrival is None:
                     return
                 yield from self._idle()
             duration = self._advance()
             if duration is None:
                 return
+            if self._early:                            # asynchronous: a second step before the first output
+                continue
             yield self._env.timeout(duration)
             finished = scheduler.update()
             if finished:
@@ -159,17 +165,33 @@ class Engine:
         if step.new_tokens == 0 and self._stalls():
             return None
         duration = int(self.config.step_time.duration_us(step.load)) if step.new_tokens else 1
+        if self.scheduler.flight is not None:
+            duration = self._take_off(now, duration, step)
         for request in step.sampling:
-            self.log.sampled(request, now + duration)
+            self.log.sampled(request, now + duration if self.scheduler.flight is None else self._last_end)
         self._mark(now)
-        self._book(now, duration, len(self.scheduler.waiting))
+        if duration:
+            self._book(now, duration, len(self.scheduler.waiting))
         return duration
+
+    def _take_off(self, now: int, duration: int, step: Step) -> int:
+        """The step runs behind those on their way; returns how long until the oldest output is there (rule 35)."""
+        flight = self.scheduler.flight
+        assert flight is not None
+        self._last_end = max(now, self._last_end) + (duration if step.new_tokens else 0)
+        self._ends.append(self._last_end)
+        self._early = not flight.full
+        if self._early:
+            return 0
+        return max(self._ends.popleft() - now, int(not step.new_tokens))
 
     def _record(self, now: int, step: Step) -> None:
         for request, computed in step.preempted:
             self.log.preempt(request, now, computed)
         for request, hit, new, _, _ in step.admitted:
             self.log.admit(request, now, hit, new)
+        for request, computed in step.swapped_in:
+            self.log.admit(request, now, computed, 0)
         for request, new in step.uneven:
             self.log.uneven(request, now, new)
         self.log.step_started(now)
@@ -196,7 +218,7 @@ class Engine:
         self._idle_steps += 1
         if self._idle_steps < 2 or len(self.scheduler.running):
             return False
-        head = self.scheduler.waiting[0]
+        head = self.scheduler.waiting.head()
         if self.config.refuse_impossible:
             raise Stalled(f"request {head} ({self.demand.prompt[head]} + {self.demand.output[head]} tokens) waits for "
                           f"{self.scheduler.refused} and nobody runs: the pool can make no progress")
@@ -230,7 +252,7 @@ class Engine:
         if not self.config.saturate or len(self._marks) == 2:
             return
         opens = not self._marks and self.scheduler.refused is not None
-        closes = len(self._marks) == 1 and not self.scheduler.waiting
+        closes = len(self._marks) == 1 and not len(self.scheduler.waiting)
         if opens or closes:
             self._marks.append((now, self.ledger.total.copy()))
 

@@ -120,7 +120,7 @@ def sharing(run: Run) -> JsonObject | None:
         "logical_slot_microseconds": window.logical,
         "physical_slot_microseconds": window.physical,
         "saved_share": 1 - window.physical / window.logical if window.logical else 0.0,
-        "copies": 0,
+        "copies": run.allocator.copies,
     }
 
 

@@ -1,72 +1,34 @@
 """The scheduler: who runs, who waits, and how many tokens each computes in a step.
 
-It decides as vLLM's V1 scheduler does (SEMANTICS sections 5 and 6); rule numbers are in the comments. A step is
+It decides as vLLM's V1 scheduler does (SEMANTICS sections 5 to 7); rule numbers are in the comments. A step is
 
     schedule()   the running sequences in order of admission get their tokens, the last one being preempted when memory
                  runs out; then, if nobody was preempted, the waiting queue is admitted from its head
     (the model runs)
     update()     whoever has computed its last token leaves
 
+With asynchronous scheduling the model runs while the next step is scheduled; `sim.flight` keeps what is on its way.
 Nothing here knows the clock: `Scheduler` works in steps, the engine gives them their times. `decode_run` and `decode`
 make many steps at once while nothing but lengths can change, with the same outcome as that many schedule()/update().
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from sim.batch import Batch
 from sim.demand import Demand
+from sim.flight import Flight
 from sim.memory.allocator import Allocator, Ask, DecodePath, Refusal
+from sim.running import UNLIMITED, RunningSequences
+from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
+from sim.swap import HostPool
 from workloads.request import IntArray
 
-UNLIMITED = 1 << 62
 
-
-@dataclass(frozen=True)
-class SchedulerConfig:
-    """vLLM's scheduler options; None lifts a limit.
-
-    Raises
-    ------
-    ValueError
-        Where vLLM refuses to start: a token budget below ``max_num_seqs``, or below ``max_model_len`` without chunked
-        prefill.
-    """
-
-    max_num_seqs: int | None = 256
-    max_num_batched_tokens: int | None = 8192
-    enable_chunked_prefill: bool = True
-    long_prefill_token_threshold: int = 0
-    reserve_full_isl: bool = True
-    watermark: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("max_num_seqs", "max_num_batched_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if self.long_prefill_token_threshold < 0:
-            raise ValueError(f"long_prefill_token_threshold must be 0 or more, not {self.long_prefill_token_threshold}")
-        if not 0 <= self.watermark < 1:
-            raise ValueError(f"watermark must be in [0, 1), not {self.watermark}")
-        if self.max_num_batched_tokens is not None and self.max_num_batched_tokens < (self.max_num_seqs or 0):
-            raise ValueError(f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
-                             f"max_num_seqs ({self.max_num_seqs}), as in vLLM")
-
-    def check(self, max_model_len: int) -> None:
-        """Raise ValueError where a prompt of this model could never be scheduled."""
-        budget = self.max_num_batched_tokens
-        if not self.enable_chunked_prefill and budget is not None and budget < max_model_len:
-            raise ValueError(f"without chunked prefill max_num_batched_tokens ({budget}) must be at least "
-                             f"max_model_len ({max_model_len}), as in vLLM")
-
-
-class Scheduler:
+class Scheduler(RunningSequences):
     """Waiting queue, running set and the decisions between them.
 
     Parameters
@@ -74,13 +36,13 @@ class Scheduler:
     demand : Demand
     allocator : Allocator
     config : SchedulerConfig
-    num_blocks : int
-        For the watermark, a share of all blocks (rule 30).
+    num_blocks, block_size : int
+        For the watermark, a share of all blocks (rule 30), and for the host pool.
 
     Attributes
     ----------
-    waiting : deque of int
-        Requests in the order they will be looked at; a preempted one is put in front (rule 31).
+    waiting : WaitingQueue
+        Requests in the order they will be looked at.
     running : Batch
     computed : int
         Sum of the computed tokens of all running sequences.
@@ -88,44 +50,47 @@ class Scheduler:
         Set by the last schedule(): the head of the queue is not running for want of memory.
     """
 
-    def __init__(self, demand: Demand, allocator: Allocator, config: SchedulerConfig, num_blocks: int) -> None:
-        self.demand = demand
-        self.allocator = allocator
-        self.config = config
-        self.waiting: deque[int] = deque()
-        self.running = Batch()
-        self.computed = 0
+    def __init__(self, demand: Demand, allocator: Allocator, config: SchedulerConfig, num_blocks: int,
+                 block_size: int = 16) -> None:
+        super().__init__(demand, allocator, config, block_size)
         self.refused: Refusal | None = None
-        self.preemptions = 0
-        self._known: IntArray = demand.prompt.copy()
-        self._resumed = bytearray(len(demand))
-        self._prefilling = 0
         self._seqs = config.max_num_seqs or UNLIMITED
-        self._tokens = config.max_num_batched_tokens or UNLIMITED
         self._may_find_generated = demand.content is not None and demand.content.cover_output
         self._watermark_blocks = int(config.watermark * num_blocks)
 
     def add(self, request: int) -> None:
-        """A request arrives: it queues behind all others."""
-        self.waiting.append(request)
+        """A request arrives."""
+        self.waiting.add(request)
 
     # ------------------------------------------------------------------ one step
     def schedule(self) -> Step:
         """Decide and allocate one step; computed tokens advance at once (rule 28)."""
         step = Step()
         cap = self._prefill_cap()
-        self._schedule_running(step, cap)
+        sent = self._schedule_running(step, cap)
         self.refused = None
         if step.preempted:                             # rule 24: nobody is admitted after a preemption
             self.refused = Refusal(self.allocator.need(self._ask_head(cap, self._tokens)))
-            return step
-        while self.waiting and step.new_tokens < self._tokens and len(self.running) < self._seqs:
-            if not self._admit_head(step, cap):
-                break
+        else:
+            while len(self.waiting) and step.new_tokens < self._tokens and self._has_place():
+                if not self._admit_head(step, cap):
+                    break
+        if self.flight is not None:
+            self._send(self.flight, step, sent)
         return step
 
     def update(self) -> list[int]:
-        """The model has run: sequences that computed their last token leave, in running order (rule 20)."""
+        """The output of the oldest step is there: who computed the last token leaves, in running order (rule 20)."""
+        if self.flight is not None:
+            return self._land(self.flight)
+        if self.groups is None:
+            return self._leave()
+        finished = self._leave()
+        self.computed += self.groups.branch(self.running)
+        self._prefilling = int(np.count_nonzero(self.running.computed < self.running.target))
+        return finished
+
+    def _leave(self) -> list[int]:
         batch = self.running
         done = (batch.computed == batch.end).nonzero()[0]
         if not len(done):
@@ -135,71 +100,23 @@ class Scheduler:
             self.allocator.release(handle)
         self.computed -= int(batch.end[done].sum())
         batch.remove(done)
-        return finished
+        return finished if self.groups is None else self.groups.left(finished)
+
+    def _has_place(self) -> bool:
+        """Whether the head's sequences may run beside the others; those to come of others are counted."""
+        if self.groups is None:
+            return len(self.running) < self._seqs
+        return len(self.running) + self.groups.promised + self.groups.size(self.waiting.head()) <= self._seqs
 
     def _prefill_cap(self) -> int:
         """Rule 26: the long-prefill threshold, unless one request is alone in the system."""
         threshold = self.config.long_prefill_token_threshold
-        return threshold if threshold and len(self.waiting) + len(self.running) > 1 else UNLIMITED
-
-    # ------------------------------------------------------------------ running sequences (rules 22 and 23)
-    def _schedule_running(self, step: Step, cap: int) -> None:
-        batch = self.running
-        n = len(batch)
-        if not n:
-            return
-        if not self._prefilling and n <= self._tokens and self.allocator.extend_by_one(batch.handle, batch.computed):
-            batch.computed += 1
-            self.computed += n
-            step.new_tokens = step.sequences = n
-            step.context_tokens = step.attention_pairs = self.computed
-            return
-        new = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
-        before = np.cumsum(new) - new
-        new = np.clip(self._tokens - before, 0, new)   # in list order, until the budget is used up
-        served = self.allocator.extend(batch.handle, batch.computed, new)
-        while served < len(batch):                     # the last one running makes room until it is its own turn
-            self._preempt_last(step)
-            new = new[: len(batch)]
-            if served < len(batch):
-                served += self.allocator.extend(batch.handle[served:], batch.computed[served:], new[served:])
-        self._advance(step, new)
-
-    def _preempt_last(self, step: Step) -> None:
-        """Rules 23 and 31: blocks are given back, tokens are to be computed again, the queue is entered in front."""
-        batch = self.running
-        last = len(batch) - 1
-        request, handle, computed, target, _ = (int(column[last]) for column in
-                                                (batch.request, batch.handle, batch.computed, batch.target, batch.end))
-        self.allocator.release(handle)
-        self._known[request] = max(target, computed + 1) if computed >= target else target
-        self._resumed[request] = 1
-        self._prefilling -= computed < target
-        self.computed -= computed
-        batch.remove(np.array([last]))
-        self.waiting.appendleft(request)
-        self.preemptions += 1
-        step.preempted.append((request, computed))
-
-    def _advance(self, step: Step, new: IntArray) -> None:
-        batch = self.running
-        was_prefilling = batch.computed < batch.target
-        step.attention_pairs = int((new * batch.computed + new * (new + 1) // 2).sum())
-        batch.computed += new
-        step.new_tokens = int(new.sum())
-        step.sequences = int(np.count_nonzero(new))
-        step.context_tokens = int(batch.computed[new > 0].sum())
-        self.computed += step.new_tokens
-        uneven = (new != 1).nonzero()[0]
-        step.uneven += zip(batch.request[uneven].tolist(), new[uneven].tolist(), strict=True)
-        if self._prefilling:
-            ready = (was_prefilling & (batch.computed == batch.target)).nonzero()[0]
-            step.sampling += batch.request[ready].tolist()
-            self._prefilling -= len(ready)
+        alone = self.config.exempt_lone_prefill and len(self.waiting) + len(self.running) <= 1
+        return threshold if threshold and not alone else UNLIMITED
 
     # ------------------------------------------------------------------ admission (rules 24 to 27 and 30)
     def _ask_head(self, cap: int, budget: int) -> Ask:
-        request = self.waiting[0]
+        request = self.waiting.head()
         known = int(self._known[request])
         prefix = self.allocator.find_prefix(request, known)
         new = min(known - prefix.tokens, cap, budget)
@@ -209,18 +126,23 @@ class Scheduler:
 
     def _admit_head(self, step: Step, cap: int) -> bool:
         """Admit the head of the queue, or say that it stays."""
+        if self.host is not None and self.waiting.head() in self.host:
+            return self._swap_in(self.host, step)
         budget = self._tokens - step.new_tokens
         chunked = self.config.enable_chunked_prefill
         ask = self._ask_head(cap, budget if chunked else UNLIMITED)
         new = ask.tokens - ask.prefix.tokens
         if new > budget:
             return False
-        handle = self.allocator.admit(ask)
-        if handle is None:
-            self.refused = Refusal(self.allocator.need(ask))
+        longest = self.demand.max_model_len            # a prompt beyond it is given no more room (a server refuses it)
+        handle = self.allocator.admit(ask if ask.tokens <= longest else replace(ask, tokens=longest))
+        if handle is None or (self.groups is not None and not self.groups.reserve(ask.request, handle)):
+            self.refused = Refusal(self.allocator.need(ask) * (self.groups.pieces(ask.request) if self.groups else 1))
             return False
-        request = self.waiting.popleft()
-        self.running.append((request, handle, ask.tokens, ask.known, int(self.demand.end[request])))
+        request = self.waiting.pop()
+        self.running.append((request, handle, ask.tokens, ask.known, int(self.demand.end[request]), 0))
+        if self.groups is not None:
+            self.groups.admitted(request)
         self.computed += ask.tokens
         if ask.tokens < ask.known:
             self._prefilling += 1
@@ -233,22 +155,77 @@ class Scheduler:
         step.attention_pairs += new * ask.prefix.tokens + new * (new + 1) // 2
         return True
 
+    # ------------------------------------------------------------------ steps on their way (rules 35 to 37)
+    def _send(self, flight: Flight, step: Step, sent: IntArray) -> None:
+        """The step goes to the model; admitted sequences are behind the running ones."""
+        batch = self.running
+        new = np.concatenate((sent, np.array([a[2] for a in step.admitted], np.int64)))
+        moved = new > 0
+        if step.admitted:
+            flight.findable[batch.request[len(sent):]] = batch.computed[len(sent):]
+        flight.send(batch.request[moved], new[moved], (batch.computed >= batch.target)[moved].astype(np.int64))
+
+    def _land(self, flight: Flight) -> list[int]:
+        """The oldest output is there; a token for a preempted request may be its last (rule 37)."""
+        batch, finished, places = self.running, [], []
+        place_of = {request: place for place, request in enumerate(batch.request.tolist())}
+        for request, token, stale in flight.land():
+            end = int(self.demand.end[request])
+            if stale:
+                self._known[request] += token
+                if token and self._known[request] > end:
+                    self.waiting.discard(request)
+                    finished.append(request)
+                continue
+            place = place_of[request]
+            if token and int(batch.computed[place]) == end and not flight.tokens[request]:
+                handle = batch.handle[place:place + 1]
+                self.allocator.settle(handle, flight.findable[request:request + 1], batch.computed[place:place + 1])
+                self.allocator.release(int(handle[0]))
+                self.computed -= end
+                places.append(place)
+                finished.append(request)
+        if places:
+            batch.remove(np.array(places))
+        return finished
+
+    def _swap_in(self, host: HostPool, step: Step) -> bool:
+        """A request whose blocks lie on the host goes on where it was; the copy takes this step."""
+        request = self.waiting.head()
+        rows = host.give_back(request, self.allocator)
+        if rows is None:
+            self.refused = Refusal(host.slots(request))
+            return False
+        self.waiting.pop()
+        end = int(self.demand.end[request])
+        for member, (handle, computed, target) in enumerate(rows):
+            self.running.append((request, handle, computed, target, end, member))
+            self._prefilling += computed < target
+            self.computed += computed
+        if self.groups is not None:
+            self.groups.back(request, len(rows))
+        step.swapped_in.append((request, rows[0][1]))
+        return True
+
     # ------------------------------------------------------------------ many steps at once
     def decode_run(self, most: int) -> DecodeRun:
         """How many of the next steps, at most ``most``, are pure decode steps with the same running set."""
         batch = self.running
         n = len(batch)
-        if not n or self._prefilling or n > self._tokens:
+        if not n or self._prefilling or n > self._tokens or self.flight is not None \
+                or (self.groups is not None and self.groups.busy):
             return NO_RUN
         steps = min(most, int((batch.end - batch.computed).min()))
         if steps > 1:
             steps = self.allocator.decode_limit(batch.handle, batch.computed, steps)
         if steps < 2:
             return NO_RUN
-        if n >= self._seqs or n >= self._tokens:
+        if n >= self._tokens or (not self._has_place() if len(self.waiting) else n >= self._seqs):
             return DecodeRun(steps)
-        if not self.waiting:
+        if not len(self.waiting):
             return DecodeRun(steps, open=True)
+        if self.host is not None and self.waiting.head() in self.host:
+            return NO_RUN
         ask = self._ask_head(self._prefill_cap(), self._tokens - n)
         if not self.config.enable_chunked_prefill or self._may_find_generated or self.allocator.fits(ask):
             return NO_RUN

@@ -15,7 +15,8 @@ class Step:
 
     ``admitted`` holds (request, cached tokens, new tokens, resumed, handle); ``preempted`` (request, computed tokens
     lost); ``uneven`` (request, new tokens) of running sequences that computed anything but one token; ``sampling``
-    the requests whose last known token is computed in this step and that waited for that (prefill or recompute ends).
+    the requests whose last known token is computed in this step and that waited for that (prefill or recompute ends);
+    ``swapped_in`` (request, tokens) that came back from the host.
     """
 
     new_tokens: int = 0
@@ -26,6 +27,7 @@ class Step:
     preempted: list[tuple[int, int]] = field(default_factory=list)
     uneven: list[tuple[int, int]] = field(default_factory=list)
     sampling: list[int] = field(default_factory=list)
+    swapped_in: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def load(self) -> StepLoad:

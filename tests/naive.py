@@ -6,7 +6,8 @@ from __future__ import annotations
 class NaivePool:
     """SEMANTICS rules 1-6 word by word: a list as the free queue, a dict of lists as the prefix index."""
 
-    def __init__(self, num_blocks):
+    def __init__(self, num_blocks, split_freed=True):
+        self.split_freed = split_freed
         self.queue = list(range(1, num_blocks))
         self.ref = [0] * num_blocks
         self.hash_of = [None] * num_blocks
@@ -37,7 +38,7 @@ class NaivePool:
         for block in reversed(table):
             self.ref[block] -= 1
             if self.ref[block] == 0:
-                (front if self.hash_of[block] is None else end).append(block)
+                (front if self.split_freed and self.hash_of[block] is None else end).append(block)
         self.queue = front + self.queue + end
 
     def cache(self, blocks, hashes):
@@ -52,6 +53,110 @@ class NaivePool:
                 break
             out.append(self.index[content][0])
         return out
+
+
+class NaiveSequence:
+    def __init__(self, request, table, filled):
+        self.request, self.table, self.filled = request, table, filled
+
+
+class NaivePaged:
+    """Block tables as lists on a `NaivePool`, one sequence and one block after the other.
+
+    ``content(request, place)`` is what a full block holds together with everything before it; a request of several
+    ``sequences`` never lets blocks be found that are not wholly inside its prompt.
+    """
+
+    def __init__(self, num_blocks, size, caching, split_freed, requests, content):
+        self.pool = NaivePool(num_blocks, split_freed)
+        self.size, self.usable, self.caching = size, num_blocks - 1, caching
+        self.requests, self.content = requests, content        # requests: [(prompt, end, sequences), ...]
+        self.live = {}
+        self.copies = 0
+
+    def findable(self, request, tokens):
+        """The contents of the blocks of the first ``tokens`` tokens that may be found."""
+        prompt, _, sequences = self.requests[request]
+        if not self.caching:
+            return []
+        return [self.content(request, place) for place in range((min(tokens, prompt) if sequences > 1 else tokens) // self.size)]
+
+    def find(self, request, tokens):
+        return self.pool.lookup(self.findable(request, tokens - 1))
+
+    def admit(self, name, request, known, tokens, whole, keep_free):
+        found = self.find(request, known)
+        asked = -(-(known if whole else tokens) // self.size) - len(found)
+        if asked + sum(self.pool.ref[b] == 0 for b in found) > len(self.pool.queue) - keep_free:
+            return False
+        self.pool.touch(found)
+        table = found + self.pool.take(-(-tokens // self.size) - len(found))
+        self.live[name] = NaiveSequence(request, table, tokens)
+        self.cache(name, len(found) * self.size, tokens)
+        return True
+
+    def restore(self, name, request, tokens):
+        blocks = -(-tokens // self.size)
+        if blocks > len(self.pool.queue):
+            return False
+        self.live[name] = NaiveSequence(request, self.pool.take(blocks), tokens)
+        self.cache(name, 0, tokens)
+        return True
+
+    def fork(self, name, child):
+        sequence = self.live[name]
+        for block in sequence.table:
+            self.pool.ref[block] += 1
+        self.live[child] = NaiveSequence(sequence.request, list(sequence.table), sequence.filled)
+
+    def holders(self, block):
+        return sum(block in sequence.table for sequence in self.live.values())
+
+    def grow(self, name, new):
+        sequence = self.live[name]
+        table = sequence.table
+        copy = new > 0 and sequence.filled % self.size > 0 and self.holders(table[-1]) > 1
+        more = max(0, -(-(sequence.filled + new) // self.size) - len(table))
+        if copy + more > len(self.pool.queue):
+            return False
+        if copy:
+            self.pool.ref[table[-1]] -= 1
+            table[-1] = self.pool.take(1)[0]
+            self.copies += 1
+        table += self.pool.take(more)
+        sequence.filled += new
+        return True
+
+    def cache(self, name, first, stop):
+        """The blocks that end after ``first`` tokens and not after ``stop`` become findable."""
+        sequence = self.live[name]
+        contents = self.findable(sequence.request, stop)
+        places = range(first // self.size, len(contents))
+        self.pool.cache([sequence.table[p] for p in places], [contents[p] for p in places])
+
+    def free(self, name):
+        self.pool.release(self.live.pop(name).table)
+
+    def shared_and_open(self):
+        """Whether a partly filled block has more than one holder."""
+        return any(s.filled % self.size and self.holders(s.table[-1]) > 1 for s in self.live.values())
+
+    def parts(self, refused):
+        """The seven parts of the pool, slot by slot."""
+        filled, wanted = set(), set()
+        for sequence in self.live.values():
+            end = self.requests[sequence.request][1]
+            for place, block in enumerate(sequence.table):
+                for slot in range(self.size):
+                    if place * self.size + slot < sequence.filled:
+                        filled.add((block, slot))
+                    if place * self.size + slot < end:
+                        wanted.add((block, slot))
+        held = len({block for sequence in self.live.values() for block in sequence.table}) * self.size
+        cached = sum(self.pool.hash_of[block] is not None for block in self.pool.queue) * self.size
+        rest = self.usable * self.size - held - cached
+        return (len(filled), len(wanted - filled), held - len(filled | wanted), cached, 0,
+                rest if refused else 0, 0 if refused else rest)
 
 
 class NaiveArena:

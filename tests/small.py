@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.config import SimConfig
 from sim.engine import Engine
-from sim.scheduler import SchedulerConfig
+from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime
 from sim.timeline import Timeline
 from workloads.request import ContentIds, Trace

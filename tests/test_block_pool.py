@@ -90,6 +90,42 @@ def test_double_free_raises():
         pool.release(table)
 
 
+def test_older_versions_append_whatever_is_freed():
+    for contents in (0, 10):
+        pool = BlockPool(7, contents, split_freed=False)
+        table = pool.take(3)
+        if contents:
+            pool.cache(table[:2], hashes(4, 5))
+        pool.release(table)
+        assert pool.free_queue().tolist() == [4, 5, 6, 3, 2, 1]
+        assert (pool.free, pool.cached_free) == (6, 2 if contents else 0)
+
+
+def test_who_watches_hears_of_evictions_in_order():
+    pool, first, second = BlockPool(6, 10), [], []
+    pool.watch(lambda blocks: first.append(blocks.tolist()))
+    pool.watch(lambda blocks: second.extend(blocks.tolist()))
+    table = pool.take(4)
+    pool.cache(table[:3], hashes(1, 2, 3))
+    pool.release(table)
+    pool.take(2)                                       # 4 and 5 hold nothing
+    assert first == []
+    pool.take(2)
+    pool.take(1)
+    assert first == [[3, 2], [1]] and second == [3, 2, 1]
+
+
+def test_a_holder_that_leaves_must_not_be_the_last():
+    pool = BlockPool(4)
+    table = pool.take(2)
+    pool.touch(table)
+    pool.touch(table[:1])
+    pool.leave(table[[0, 0]])
+    assert pool.ref.tolist() == [0, 1, 2, 0] and pool.free == 1
+    with pytest.raises(ValueError, match="nobody is left to hold block 1"):
+        pool.leave(table[:1])
+
+
 def test_a_lookup_stops_at_the_first_miss():
     pool = BlockPool(6, 10)
     pool.cache(pool.take(3), hashes(1, 2, 3))
@@ -99,15 +135,16 @@ def test_a_lookup_stops_at_the_first_miss():
 
 
 @settings(max_examples=150 * LONG)
-@given(st.integers(2, 40), st.integers(1, 12), st.booleans(), st.randoms(use_true_random=False))
-def test_random_walk_against_the_naive_model(num_blocks, contents, caching, rng):
-    walk(num_blocks, contents, caching, rng, operations=80)
+@given(st.integers(2, 40), st.integers(1, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
+def test_random_walk_against_the_naive_model(num_blocks, contents, caching, split_freed, rng):
+    models = BlockPool(num_blocks, contents if caching else 0, split_freed), NaivePool(num_blocks, split_freed)
+    walk(*models, contents, caching, rng, operations=80)
 
 
-def walk(num_blocks, contents, caching, rng: random.Random, operations):
+def walk(pool, naive, contents, caching, rng: random.Random, operations):
     """Admit with a looked-up prefix, grow, cache, release; both models must agree on every block id."""
-    pool, naive = BlockPool(num_blocks, contents if caching else 0), NaivePool(num_blocks)
-    tables = []
+    tables, evicted = [], []
+    pool.watch(lambda blocks: evicted.extend(blocks.tolist()))
     for _ in range(operations):
         action = rng.random()
         if action < 0.5:
@@ -121,7 +158,7 @@ def walk(num_blocks, contents, caching, rng: random.Random, operations):
         assert pool.free_queue().tolist() == naive.queue
         assert pool.free == len(naive.queue)
         assert pool.ref.tolist() == naive.ref
-        assert pool.evicted == len(naive.evicted)
+        assert evicted == naive.evicted and pool.evicted == len(evicted)
         assert pool.cached_free == sum(naive.hash_of[b] is not None for b in naive.queue)
 
 

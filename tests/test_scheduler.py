@@ -6,7 +6,7 @@ from small import config_of, trace_of
 
 from sim.engine import Engine
 from sim.run import Observer, Stalled
-from sim.scheduler import SchedulerConfig
+from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime
 
 

@@ -84,6 +84,12 @@ class Trace:
         The limit the client asked for, where known (tokens).
     session : int64, shape (requests,) or None
         Equal numbers belong to one conversation; -1 for none.
+    priority : int64, shape (requests,) or None
+        Smaller is more urgent, as vLLM's; None: all alike.
+    samples : int64, shape (requests,) or None
+        Outputs sampled in parallel for each prompt (``n``), at least 1; all share the prompt.
+    beam_width : int64, shape (requests,) or None
+        Beams kept by a beam search; 1 for none.
     content : ContentIds or None
         Prefix identity; None where the format has none, and then nothing can be shared.
     dropped : mapping of reason to count
@@ -103,10 +109,13 @@ class Trace:
     session: IntArray | None = None
     content: ContentIds | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    priority: IntArray | None = None
+    samples: IntArray | None = None
+    beam_width: IntArray | None = None
 
     def __post_init__(self) -> None:
         n = len(self.prompt_tokens)
-        for name in ("output_tokens", "arrival_us", "max_tokens", "session"):
+        for name in ("output_tokens", "arrival_us", "max_tokens", "session", "priority", "samples", "beam_width"):
             column = getattr(self, name)
             if column is not None and len(column) != n:
                 raise ValueError(f"{name} has {len(column)} entries for {n} requests")
@@ -116,6 +125,12 @@ class Trace:
             column = getattr(self, name)
             if n and int(column.min()) < 1:
                 raise ValueError(f"{name} must be at least 1, not {int(column.min())}")
+        for name in ("samples", "beam_width"):
+            column = getattr(self, name)
+            if column is not None and n and int(column.min()) < 1:
+                raise ValueError(f"{name} must be at least 1, not {int(column.min())}")
+        if self.samples is not None and self.beam_width is not None and np.any((self.samples > 1) & (self.beam_width > 1)):
+            raise ValueError("a request has several samples or several beams, not both")
         if self.arrival_us is not None and n and (self.arrival_us[0] < 0 or np.any(np.diff(self.arrival_us) < 0)):
             raise ValueError("arrival_us must start at 0 or later and not decrease")
 

@@ -122,4 +122,7 @@ def take(trace: Trace, rows: IntArray, timed: bool = True) -> Trace:
         max_tokens=of(trace.max_tokens),
         session=of(trace.session),
         content=None if trace.content is None else trace.content.take(rows),
+        priority=None if trace.priority is None else trace.priority[rows],
+        samples=None if trace.samples is None else trace.samples[rows],
+        beam_width=None if trace.beam_width is None else trace.beam_width[rows],
     )

@@ -8,7 +8,9 @@ scheduler asks it four things, in the words of PagedAttention:
     allocator.extend(handles, computed, new)                 room for the tokens about to be computed; how many were served
     allocator.release(handle)                                the sequence ended or is preempted
 
-and `counts` says where every slot is. A *handle* is a small integer that names a running sequence inside the
+Several sequences of one request (samples, beams) begin as one: ``allocator.fork(handle)`` names a second one with the
+same contents, and whoever first writes into a block that others hold too writes into a copy. `restore` takes a swapped
+sequence in again, and `counts` says where every slot is. A *handle* is a small integer that names a running sequence inside the
 allocator. Allocators know no clock and no randomness: "least recent" is a place in a queue.
 
 The seven parts of the pool (LEDGER.md), which add up to its capacity after every event:
@@ -98,13 +100,29 @@ class DecodePath(NamedTuple):
     fillable: IntArray
 
 
+class Lag(NamedTuple):
+    """Asynchronous scheduling: what is known when a step is scheduled, in tokens, int64 arrays with one entry a sequence.
+
+    ``processed`` tokens are computed for certain; the blocks that end after ``cache_from`` tokens and not after
+    ``cache_to`` become findable now (generated tokens are known only when their output arrives, SEMANTICS rule 36).
+    """
+
+    processed: IntArray
+    cache_from: IntArray
+    cache_to: IntArray
+
+
 class Allocator(Protocol):
-    """The four questions above, and what the ledger reads."""
+    """The questions above, and what the ledger reads."""
 
     capacity: int
     """Slots managed."""
     held: IntArray
     """Slots of each sequence, by handle."""
+    reserves_ahead: bool
+    """Whether every sequence of a request needs its room at admission (reservations), not only when it branches."""
+    copies: int
+    """Blocks copied because a writer shared them (contiguous: whole reservations, by `fork`)."""
 
     def impossible(self) -> Any:
         """Bool array over the requests: those that could never finish, even alone in the pool."""
@@ -126,8 +144,11 @@ class Allocator(Protocol):
         """Take a waiting request in. Returns its handle, or None and changes nothing."""
         ...
 
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
-        """Room for ``new[i]`` more tokens of each sequence, in that order, until the pool is full; how many were served."""
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
+        """Room for ``new[i]`` more tokens of each sequence, in that order, until the pool is full; how many were served.
+
+        Blocks filled by these tokens become findable; with a ``lag`` those that it names, of the sequences with new tokens.
+        """
         ...
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
@@ -135,15 +156,34 @@ class Allocator(Protocol):
         ...
 
     def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
-        """How many decode steps in a row, at most ``most``, all these sequences can make before the pool is exhausted."""
+        """How many decode steps in a row, at most ``most``, all these sequences can make before the pool is exhausted.
+
+        1 while somebody shares a partly filled block: who copies it is decided step by step.
+        """
         ...
 
     def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
         """``steps`` decode steps at once, like as many calls of `extend_by_one`; None where no block changed hands."""
         ...
 
+    def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
+        """Make findable the blocks of each sequence that end after ``first`` tokens and not after ``stop``."""
+        ...
+
+    def fork(self, handle: int) -> int | None:
+        """A second sequence of the same request, for now with the same contents. Returns its handle; None: does not fit."""
+        ...
+
+    def restore(self, request: int, tokens: int) -> int | None:
+        """Take a swapped sequence in again: fresh room for ``tokens`` computed tokens. None: refused, nothing changes."""
+        ...
+
+    def restore_need(self, tokens: int, request: int | None = None) -> int:
+        """Slots `restore` asks for; a reservation depends on the request, without which it is at least ``tokens``."""
+        ...
+
     def release(self, handle: int) -> None:
-        """Give back everything a sequence holds."""
+        """Give back everything a sequence holds; ValueError if nothing is held under this handle."""
         ...
 
     def counts(self, computed: Any, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:

@@ -13,6 +13,8 @@ front, one with a hash to the end, so it is evicted as late as possible:
     [ partly filled, freed last ... | never used ... | cached, freed first ... cached, freed last ]
       ^ take(n)                                        ^ evicted when the blocks before it are gone
 
+Older versions of vLLM put every freed block at the end, hashed or not (``split_freed=False``).
+
 Two array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its
 place in the log goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. And
 block hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest cached prefix is
@@ -20,6 +22,8 @@ one gather and one argmax.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +45,8 @@ class BlockPool:
         vLLM's ``num_gpu_blocks``, null block included; ``num_blocks - 1`` are usable.
     num_hashes : int
         Block hashes are integers in ``[0, num_hashes)``; 0 switches prefix caching off.
+    split_freed : bool
+        Freed blocks without a hash go to the front of the free queue; if false (vLLM up to 0.23) all go to its end.
 
     Raises
     ------
@@ -59,22 +65,24 @@ class BlockPool:
     [1, 2]
     """
 
-    def __init__(self, num_blocks: int, num_hashes: int = 0) -> None:
+    def __init__(self, num_blocks: int, num_hashes: int = 0, split_freed: bool = True) -> None:
         if num_blocks < 1:
             raise ValueError(f"num_blocks must be at least 1, the null block, not {num_blocks}")
         self.num_blocks = num_blocks
         self.caching = num_hashes > 0
+        self.split_freed = split_freed
         self.ref = np.zeros(num_blocks, np.int32)
         self.hash_of = np.full(num_blocks, NO_HASH, np.int64)
         self.free = num_blocks - 1
         self.cached_free = 0
-        self.evicted = 0
+        self.evicted = self.taken = self.touched = 0
         self._index = np.full(num_hashes, NO_HASH, np.int32)
         self._copies: dict[int, list[int]] = {}
         self._has_copies = np.zeros(num_blocks, bool)
+        self._watchers: list[Callable[[BlockIds], None]] = []
         self._start_log(np.arange(1, num_blocks, dtype=np.int32))
 
-    # ------------------------------------------------------------------ the three operations on blocks
+    # ------------------------------------------------------------------ the operations on blocks
     def take(self, n: int) -> BlockIds:
         """Pop ``n`` blocks from the front of the free queue, evicting those still cached (rules 2 and 3).
 
@@ -89,6 +97,7 @@ class BlockPool:
         self._place[blocks] = NOT_FREE
         self.ref[blocks] = 1
         self.free -= n
+        self.taken += n
         if self.cached_free:
             self._evict(blocks)
         return blocks
@@ -98,12 +107,19 @@ class BlockPool:
         return self._front(n)[0]
 
     def touch(self, blocks: BlockIds) -> None:
-        """Hold blocks that a lookup found, taking those with ref count 0 out of the free queue (rule 4)."""
+        """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
         lying_free = blocks[self.ref[blocks] == 0]
         self._place[lying_free] = NOT_FREE
         self.free -= len(lying_free)
         self.cached_free -= len(lying_free)
+        self.touched += len(blocks)
         self.ref[blocks] += 1
+
+    def leave(self, blocks: BlockIds) -> None:
+        """Each entry is one holder of a shared block that goes on in a copy; ValueError if no other would be left."""
+        np.subtract.at(self.ref, blocks, 1)
+        if np.count_nonzero(self.ref[blocks] < 1):
+            raise ValueError(f"nobody is left to hold block {int(blocks[self.ref[blocks].argmin()])}")
 
     def release(self, table: BlockIds) -> None:
         """Give back the blocks of one block table, walking it from its end (rule 5).
@@ -121,13 +137,13 @@ class BlockPool:
         unheld = walk[left == 0] if np.count_nonzero(left) else walk
         self.free += len(unheld)
         if not self.caching:
-            self._push_front(unheld)
+            (self._push_front if self.split_freed else self._append)(unheld)
             return
         hashed = self.hash_of[unheld] != NO_HASH
         cached = unheld[hashed]
         self.cached_free += len(cached)
-        self._append(cached)
-        if len(cached) < len(unheld):
+        self._append(cached if self.split_freed else unheld)
+        if self.split_freed and len(cached) < len(unheld):
             self._push_front(unheld[~hashed])
 
     # ------------------------------------------------------------------ the prefix index
@@ -147,6 +163,10 @@ class BlockPool:
             self._copies.setdefault(content, []).append(block)
             self._has_copies[[block, self._index[content]]] = True
 
+    def watch(self, seen: Callable[[BlockIds], None]) -> None:
+        """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any."""
+        self._watchers.append(seen)
+
     def _evict(self, blocks: BlockIds) -> None:
         hashes = self.hash_of[blocks]
         hashed = hashes != NO_HASH
@@ -156,6 +176,8 @@ class BlockPool:
         self.evicted += len(gone)
         self.cached_free -= len(gone)
         self.hash_of[gone] = NO_HASH
+        for seen in self._watchers:
+            seen(gone)
         hashes = hashes[hashed]
         if self._copies and self._has_copies[gone].any():
             self._forget_copies(gone, hashes)

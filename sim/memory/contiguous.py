@@ -5,7 +5,8 @@
     contiguous-oracle   [ prompt | output ]                                          exactly what will be filled
 
 These are the Orca baselines of the PagedAttention paper (section 6.1). The system knows the output length only in the
-last; in the second it guesses within a factor of two.
+last; in the second it guesses within a factor of two. Sequences of one request share nothing: a fork is a copy of the
+whole sequence in a reservation of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sim.demand import Demand
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
+from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag, Prefix, Refusal, SlotCounts
 from sim.memory.arena import Arena
 from workloads.request import IntArray
 
@@ -49,6 +50,8 @@ class ContiguousAllocator:
         Demand -> reservation of each request in slots.
     """
 
+    reserves_ahead = True
+
     def __init__(self, demand: Demand, arena: Arena, policy: Callable[[Demand], IntArray]) -> None:
         self.demand = demand
         self.arena = arena
@@ -56,6 +59,7 @@ class ContiguousAllocator:
         self.reservation = policy(demand)
         self.slots = 0
         self.fillable = 0
+        self.copies = 0
         self.held = np.zeros(64, np.int64)
         self._rounding = 0
         self._start: dict[int, int] = {}
@@ -81,7 +85,10 @@ class ContiguousAllocator:
         return self.arena.fits(self.need(ask))
 
     def admit(self, ask: Ask) -> int | None:
-        size = self.need(ask)
+        return self._reserve(ask.request)
+
+    def _reserve(self, request: int) -> int | None:
+        size = int(self.reservation[request])
         start = self.arena.place(size)
         if start is None:
             return None
@@ -91,14 +98,26 @@ class ContiguousAllocator:
             self._free_handles = list(range(2 * n - 1, n - 1, -1))
         handle = self._free_handles.pop()
         self._start[handle] = start
-        self._request[handle] = ask.request
+        self._request[handle] = request
         self.held[handle] = size
         self.slots += size
-        self.fillable += min(size, int(self.demand.end[ask.request]))
+        self.fillable += min(size, int(self.demand.end[request]))
         self._rounding += self.arena.rounded(size) - size
         return handle
 
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
+    def fork(self, handle: int) -> int | None:
+        self._check(handle)
+        child = self._reserve(self._request[handle])
+        self.copies += child is not None
+        return child
+
+    def restore(self, request: int, tokens: int) -> int | None:
+        return self._reserve(request)
+
+    def restore_need(self, tokens: int, request: int | None = None) -> int:
+        return tokens if request is None else int(self.reservation[request])
+
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
         return len(handles)
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
@@ -110,7 +129,15 @@ class ContiguousAllocator:
     def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
         return None
 
+    def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
+        pass
+
+    def _check(self, handle: int) -> None:
+        if handle not in self._start:
+            raise ValueError(f"handle {handle} holds nothing")
+
     def release(self, handle: int) -> None:
+        self._check(handle)
         size = int(self.held[handle])
         self.arena.release(self._start.pop(handle), size)
         self.slots -= size

@@ -5,7 +5,8 @@
 
 A sequence grows block by block; the only waste is the unfilled end of its last block. With prefix caching, full blocks
 become findable in the step that schedules their last token (SEMANTICS rules 16-19) and stay so after their holder has
-gone, until they are reused.
+gone, until they are reused. Sequences of one request share blocks until they write differently (see `sharing`); what they
+generate is their own and never findable.
 """
 
 from __future__ import annotations
@@ -13,52 +14,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.demand import Demand
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, SlotCounts
-from sim.memory.block_hash import BlockHashes
-from sim.memory.block_pool import NO_HASH, BlockPool
-from sim.memory.prefix_stats import PrefixStats
+from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag, Prefix
+from sim.memory.block_pool import NO_HASH, BlockIds
+from sim.memory.block_tables import ALL, BlockTables, runs
+from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
 
 
-class PagedAllocator:
-    """Block tables for running sequences on one `BlockPool`.
+class PagedAllocator(BlockTables):
+    """Block tables that are found, admitted, grown, forked and given back; made like `BlockTables`."""
 
-    Parameters
-    ----------
-    demand : Demand
-        Lengths of the requests that may be admitted.
-    num_blocks : int
-        vLLM's number, null block included.
-    block_size : int
-        Slots a block.
-    caching : bool
-        Prefix caching: ``paged-prefix`` if true, ``paged`` if not.
-    """
-
-    def __init__(self, demand: Demand, num_blocks: int, block_size: int, caching: bool) -> None:
-        if block_size < 1:
-            raise ValueError(f"block_size must be at least 1, not {block_size}")
-        self.demand = demand
-        self.block_size = block_size
-        self.hashes = BlockHashes(demand, block_size) if caching else None
-        self.pool = BlockPool(num_blocks, max(1, self.hashes.count) if self.hashes else 0)
-        self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
-        self.capacity = (num_blocks - 1) * block_size
-        self.slots = 0
-        self.fillable = 0
-        self.held = np.zeros(64, np.int64)
-        self._request = np.zeros(64, np.int64)
-        self._end = np.zeros(64, np.int64)
-        served = demand.end[~demand.too_long]
-        self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
-        self._table: NDArray[np.int32] = np.zeros((64, self._width), np.int32)
-        self._free_handles = list(range(63, -1, -1))
-
-    def table(self, handle: int) -> NDArray[np.int32]:
-        """The block table of a sequence: logical block -> block id (a view)."""
-        row: NDArray[np.int32] = self._table[handle, : int(self.held[handle]) // self.block_size]
-        return row
+    reserves_ahead = False
 
     def impossible(self) -> NDArray[np.bool_]:
         return self.demand.end > self.capacity
@@ -67,8 +33,13 @@ class PagedAllocator:
     def find_prefix(self, request: int, tokens: int) -> Prefix:
         if self.hashes is None:
             return NO_PREFIX
-        blocks = self.pool.lookup(self.hashes.span(request, 0, (tokens - 1) // self.block_size))
+        blocks = self.pool.lookup(self.hashes.span(request, 0, self._findable(request, tokens - 1)))
         return Prefix(len(blocks) * self.block_size, blocks)
+
+    def _findable(self, request: int, tokens: int) -> int:
+        """How many of the full blocks of the first ``tokens`` tokens may be findable."""
+        full = tokens // self.block_size
+        return full if self.private_after is None else min(full, int(self.private_after[request]))
 
     def need(self, ask: Ask) -> int:
         tokens = ask.known if ask.whole else ask.tokens
@@ -82,59 +53,82 @@ class PagedAllocator:
     def admit(self, ask: Ask) -> int | None:
         if not self.fits(ask):
             return None
-        found, size = ask.prefix.blocks, self.block_size
         if self.stats is not None:
             self.stats.admitted(ask)
-        if len(found):
-            self.pool.touch(found)
-        total = -(-ask.tokens // size)
-        new = self.pool.take(total - len(found))
-        handle = self._new_handle()
-        row = self._table[handle]
-        row[: len(found)] = found
-        row[len(found):total] = new
-        self._request[handle] = ask.request
-        self._end[handle] = end = int(self.demand.end[ask.request])
-        self.held[handle] = total * size
-        self.slots += total * size
-        self.fillable += min(total * size, end)
+        if len(ask.prefix.blocks):
+            self.pool.touch(ask.prefix.blocks)
+        return self._seat(ask.request, ask.prefix.blocks, ask.tokens)
+
+    def restore_need(self, tokens: int, request: int | None = None) -> int:
+        return -(-tokens // self.block_size) * self.block_size
+
+    def restore(self, request: int, tokens: int) -> int | None:
+        if tokens < 1:
+            raise ValueError(f"a sequence is restored with at least 1 token, not {tokens}")
+        if self.restore_need(tokens) // self.block_size > self.pool.free:
+            return None
+        return self._seat(request, NO_PREFIX.blocks, tokens)
+
+    def _seat(self, request: int, found: BlockIds, tokens: int) -> int:
+        """A block table for ``tokens`` tokens: what was found, then new blocks, of which the full ones become findable."""
+        known = len(found)
+        new = self.pool.take(-(-tokens // self.block_size) - known)
+        handle = self._new_row(request, np.concatenate((found, new)) if known else new, tokens)
         if self.hashes is not None and self.stats is not None:
-            self.stats.wrote(new, ask.request)
-            full = ask.tokens // size
-            self.pool.cache(row[len(found):full], self.hashes.span(ask.request, len(found), full))
+            self.stats.wrote(new, request)
+            full = self._findable(request, tokens)
+            self.pool.cache(new[: full - known], self.hashes.span(request, known, full))
         return handle
 
-    def _new_handle(self) -> int:
-        if not self._free_handles:
-            n = len(self.held)
-            self.held, self._request, self._end = (np.concatenate((a, np.zeros(n, np.int64)))
-                                                   for a in (self.held, self._request, self._end))
-            self._table = np.concatenate((self._table, np.zeros_like(self._table)))
-            self._free_handles = list(range(2 * n - 1, n - 1, -1))
-        return self._free_handles.pop()
+    def fork(self, handle: int) -> int:
+        """See `Allocator.fork`; it always fits. ValueError if the request is one sequence: its blocks would be findable."""
+        self._check(handle)
+        request, filled = int(self._request[handle]), int(self._filled[handle])
+        if self.private_after is None or self.private_after[request] == ALL:
+            raise ValueError(f"request {request} is one sequence and cannot fork")
+        blocks = self.table(handle)
+        self.pool.touch(blocks)
+        child = self._new_row(request, blocks, filled)
+        if filled % self.block_size:
+            self._ends.join(self._filled[[child]], self._end[[child]])
+        return child
 
     # ------------------------------------------------------------------ growth
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray) -> int:
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
         size = self.block_size
         have = self.held[handles] // size
-        more = np.maximum(-(-(computed + new) // size) - have, 0)
+        first, more = have, np.maximum(-(-(computed + new) // size) - have, 0)
+        if self._ends.extra:                           # a copy takes the place of the last block
+            copied = self._copy(handles, computed, new)
+            first, more = have - copied, more + copied
         needed = np.cumsum(more)
         total = int(needed[-1])
         if total > self.pool.free:                     # only the first few, in running order
             fit = int(np.searchsorted(needed, self.pool.free, side="right"))
-            handles, computed, new, have, more = (a[:fit] for a in (handles, computed, new, have, more))
+            handles, computed, new, have, first, more = (a[:fit] for a in (handles, computed, new, have, first, more))
             total = int(needed[fit - 1]) if fit else 0
         if total:
-            self._give(*_runs(handles, have, more), total)
-            self.held[handles] += more * size
+            if first is not have:
+                self._leave_shared(handles[first < have], computed[first < have])
+            self._give(*runs(handles, first, more), total)
+            self.held[handles] = (first + more) * size
+        if self.private_after is not None:
+            self._filled[handles] = computed + new
         if self.hashes is not None and len(handles):
-            first = computed // size
-            self._cache_full(*_runs(handles, first, (computed + new) // size - first))
+            if lag is None:
+                self.settle(handles, computed, computed + new)
+            else:
+                start = lag.cache_from[: len(handles)]
+                self.settle(handles, start, np.where(new > 0, lag.cache_to[: len(handles)], start))
         return len(handles)
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
         held = self.held[handles]
         due = (held == computed).nonzero()[0]
+        if self._ends.extra:
+            one = np.ones_like(computed)
+            fits = len(due) + int(self._copy(handles, computed, one).sum()) <= self.pool.free
+            return fits and self.extend(handles, computed, one) == len(handles)
         if len(due):
             if len(due) > self.pool.free:
                 return False
@@ -142,29 +136,38 @@ class PagedAllocator:
             self._give(rows, held[due] // self.block_size, len(due))
             held[due] += self.block_size
             self.held[rows] = held[due]
+        if self.private_after is not None:
+            self._filled[handles] = computed + 1
         if self.hashes is not None:
             filled = (held == computed + 1).nonzero()[0]
             self._cache_full(handles[filled], computed[filled] // self.block_size)
         return True
 
-    def _give(self, rows: IntArray, places: IntArray, total: int) -> NDArray[np.int32]:
-        """Put ``total`` new blocks into the block tables; returns how many slots of each will be filled."""
-        size = self.block_size
-        blocks = self.pool.take(total)
-        self._table[rows, places] = blocks
-        if self.stats is not None:
-            self.stats.wrote(blocks, self._request[rows])
-        self.slots += total * size
-        will_fill: NDArray[np.int32] = np.minimum(self._end[rows] - places * size, size)
-        self.fillable += int(np.add.reduce(will_fill))
-        return will_fill
+    def _copy(self, handles: IntArray, computed: IntArray, new: IntArray) -> IntArray:
+        """1 for each sequence that will write into a partly filled block others hold, 0 for the rest; nothing changes."""
+        copies = np.zeros(len(handles), np.int64)
+        writing = ((new > 0) & (computed % self.block_size > 0)).nonzero()[0]
+        blocks = self._table[handles[writing], computed[writing] // self.block_size]
+        copies[writing] = writers_that_copy(blocks, self.pool.ref)
+        return copies
 
     def _cache_full(self, rows: IntArray, places: IntArray) -> None:
         assert self.hashes is not None
+        if self.private_after is not None:
+            public = places < self.private_after[self._request[rows]]
+            rows, places = rows[public], places[public]
         if len(rows):
             self.pool.cache(self._table[rows, places], self.hashes.at(self._request[rows], places))
 
+    def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
+        if self.hashes is not None:
+            start = first // self.block_size
+            self._cache_full(*runs(handles, start, np.maximum(stop // self.block_size - start, 0)))
+
+    # ------------------------------------------------------------------ many decode steps at once
     def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+        if self._ends.extra:
+            return min(most, 1)
         periods, rest = divmod(self.pool.free, len(handles))
         if periods * self.block_size >= most:
             return most
@@ -172,6 +175,8 @@ class PagedAllocator:
         return min(most, periods * self.block_size + int(until_new_block[rest]))
 
     def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+        if self._ends.extra:
+            raise ValueError("no decode steps at once while a partly filled block is shared")
         size, n = self.block_size, len(handles)
         held = self.held[handles]
         until = held - computed                        # steps each sequence makes before it needs a block
@@ -189,53 +194,19 @@ class PagedAllocator:
             self.held[handles] = held + size * (periods + in_rest)
             taken = np.searchsorted(at_step, np.arange(steps), side="right")
             path = DecodePath(taken, *(np.concatenate(([0], np.cumsum(x)))[taken] for x in (hashed, will_fill)))
+        if self.private_after is not None:
+            self._filled[handles] = computed + steps
         if self.hashes is not None:
             first = computed // size
-            row, place = _runs(np.arange(n), first, (computed + steps) // size - first)
+            row, place = runs(np.arange(n), first, (computed + steps) // size - first)
             order = np.argsort((place + 1) * size - computed[row], kind="stable")      # by the step that fills them
             self._cache_full(handles[row[order]], place[order])
         return path
 
     def release(self, handle: int) -> None:
-        self.pool.release(self.table(handle))
-        held = int(self.held[handle])
-        self.slots -= held
-        self.fillable -= min(held, int(self._end[handle]))
-        self.held[handle] = 0
-        self._free_handles.append(handle)
-
-    # ------------------------------------------------------------------ accounting
-    def counts(self, computed: IntArray | int, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
-        size, pool = self.block_size, self.pool
-        taken: IntArray | int = 0
-        evicted: IntArray | int = 0
-        fillable: IntArray | int = 0
-        if path is not None:                           # go back from the state after the last step
-            taken = path.taken[-1] - path.taken
-            evicted = path.evicted[-1] - path.evicted
-            fillable = path.fillable[-1] - path.fillable
-        free = (pool.free + taken) * size
-        cached = (pool.cached_free + evicted) * size
-        used = self.capacity - free
-        states = computed - (self.logical(path) - used)           # a shared block is full: count its slots once
-        reserved = self.fillable - fillable - computed
-        open_slots = free - cached
-        return SlotCounts(states, reserved, used - states - reserved, cached, 0,
-                          open_slots if refused else 0, 0 if refused else open_slots)
-
-    def logical(self, path: DecodePath | None = None) -> IntArray | int:
-        return self.slots if path is None else self.slots - (path.taken[-1] - path.taken) * self.block_size
-
-    def largest_hole(self) -> None:
-        return None
-
-
-def _runs(handles: IntArray, first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """For each sequence ``counts[i]`` consecutive table places from ``first[i]`` on, flattened in order."""
-    total = int(np.add.reduce(counts))
-    if total == np.count_nonzero(counts):              # at most one each: the usual case of a decode step
-        one = counts.nonzero()[0]
-        return handles[one], first[one]
-    behind = np.cumsum(counts) - counts
-    within = np.arange(total) - np.repeat(behind, counts)
-    return np.repeat(handles, counts), np.repeat(first, counts) + within
+        self._check(handle)
+        table = self.table(handle)
+        if self._ends.extra and self._filled[handle] % self.block_size and self.pool.ref[table[-1]] > 1:
+            self._ends.leave(self._filled[[handle]], self._end[[handle]])
+        self.pool.release(table)
+        self._drop_row(handle)

@@ -91,6 +91,32 @@ class Version:
         """Blocks of MLA beside states are a multiple of this."""
         return 128 if self.number >= (0, 30, 0) else 64
 
+    # what the pool and the scheduler do
+    @property
+    def splits_freed(self) -> bool:
+        """Whether freed blocks without a hash are reused first (section 9: since 0.25)."""
+        return self.number >= (0, 25, 0)
+
+    @property
+    def gates_whole_prompts(self) -> bool:
+        """Whether all of a prompt must fit before its first chunk is admitted (rule 27: since 0.19)."""
+        return self.number >= (0, 19, 0)
+
+    @property
+    def has_watermark(self) -> bool:
+        """Whether blocks may be kept free when admitting (rule 30: since 0.25)."""
+        return self.number >= (0, 25, 0)
+
+    @property
+    def exempts_lone_prefill(self) -> bool:
+        """Whether the long-prefill threshold is lifted for a request alone in the system (rule 26: since 0.32)."""
+        return self.number >= (0, 32, 0)
+
+    @property
+    def goes_on_after_own_preemption(self) -> bool:
+        """Whether, by priority, those behind a sequence that preempted itself are still scheduled (not up to 0.28)."""
+        return self.number >= (0, 29, 0)
+
     # how layers are grouped, and what a request may hold
     @property
     def widest_ratio(self) -> float:

@@ -1,0 +1,176 @@
+"""Block tables: one row for each running sequence, found by its handle, and where the slots of their blocks are.
+
+    handle   request   held   filled   table
+       0        17       48       41   [ 7 | 8 | 21 ]
+       1        17       48       41   [ 7 | 8 | 21 ]        a fork of handle 0: it shares all three blocks
+       2         9       16       16   [ 30 ]
+
+Handles are small integers that are used again, the one given back last first. What happens to a table, and when, is
+`paged`'s; here are the rows, the pool their blocks come from, and the sums the ledger asks for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.demand import Demand
+from sim.memory.allocator import DecodePath, Refusal, SlotCounts
+from sim.memory.block_hash import BlockHashes
+from sim.memory.block_pool import BlockPool
+from sim.memory.prefix_stats import PrefixStats
+from sim.memory.sharing import SharedEnds
+from workloads.request import IntArray
+
+ALL = np.iinfo(np.int64).max
+
+
+class BlockTables:
+    """Rows on one `BlockPool`.
+
+    Parameters
+    ----------
+    demand : Demand
+        Lengths of the requests that may be admitted.
+    num_blocks : int
+        vLLM's number, null block included.
+    block_size : int
+        Slots a block.
+    caching : bool
+        Prefix caching: ``paged-prefix`` if true, ``paged`` if not.
+    split_freed : bool
+        See `BlockPool`.
+
+    Attributes
+    ----------
+    held : int64, by handle
+        Slots of the blocks in the table.
+    slots, fillable : int
+        Slots of all tables, and those of them that hold or will hold a token; shared ones once for each table.
+    private_after : int64, shape (requests,), or None
+        Blocks of a request from this place on are never findable; None where every request is one sequence.
+    """
+
+    def __init__(self, demand: Demand, num_blocks: int, block_size: int, caching: bool, split_freed: bool = True) -> None:
+        if block_size < 1:
+            raise ValueError(f"block_size must be at least 1, not {block_size}")
+        self.demand = demand
+        self.block_size = block_size
+        self.hashes = BlockHashes(demand, block_size) if caching else None
+        self.pool = BlockPool(num_blocks, max(1, self.hashes.count) if self.hashes else 0, split_freed)
+        self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
+        self.capacity = (num_blocks - 1) * block_size
+        self.slots = 0
+        self.fillable = 0
+        self.copies = 0
+        several = None if demand.sequences is None else demand.sequences > 1
+        self.private_after: IntArray | None = None if several is None else np.where(several, demand.prompt // block_size, ALL)
+        self.held: IntArray = np.zeros(64, np.int64)
+        self._request: IntArray = np.zeros(64, np.int64)
+        self._end: IntArray = np.zeros(64, np.int64)
+        self._filled: IntArray = np.zeros(64, np.int64)     # kept up to date only where requests have several sequences
+        self._ends = SharedEnds(block_size)
+        served = demand.end[~demand.too_long]
+        self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
+        self._table: NDArray[np.int32] = np.zeros((64, self._width), np.int32)
+        self._free_handles = list(range(63, -1, -1))
+
+    # ------------------------------------------------------------------ rows
+    def table(self, handle: int) -> NDArray[np.int32]:
+        """The block table of a sequence: logical block -> block id (a view)."""
+        row: NDArray[np.int32] = self._table[handle, : int(self.held[handle]) // self.block_size]
+        return row
+
+    def _new_row(self, request: int, blocks: NDArray[np.int32], filled: int) -> int:
+        """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
+        if not self._free_handles:
+            n = len(self.held)
+            self.held, self._request, self._end, self._filled = (
+                np.concatenate((a, np.zeros(n, np.int64))) for a in (self.held, self._request, self._end, self._filled))
+            self._table = np.concatenate((self._table, np.zeros_like(self._table)))
+            self._free_handles = list(range(2 * n - 1, n - 1, -1))
+        handle, held, end = self._free_handles.pop(), len(blocks) * self.block_size, int(self.demand.end[request])
+        self._table[handle, : len(blocks)] = blocks
+        self.held[handle] = held
+        self._request[handle] = request
+        self._end[handle] = end
+        self._filled[handle] = filled
+        self.slots += held
+        self.fillable += min(held, end)
+        return handle
+
+    def _drop_row(self, handle: int) -> None:
+        held = int(self.held[handle])
+        self.slots -= held
+        self.fillable -= min(held, int(self._end[handle]))
+        self.held[handle] = 0
+        self._free_handles.append(handle)
+
+    def _check(self, handle: int) -> None:
+        if not self.held[handle]:
+            raise ValueError(f"handle {handle} holds nothing")
+
+    def _give(self, rows: IntArray, places: IntArray, total: int) -> NDArray[np.int32]:
+        """Put ``total`` new blocks into the block tables; returns how many slots of each will be filled."""
+        size = self.block_size
+        blocks = self.pool.take(total)
+        self._table[rows, places] = blocks
+        if self.stats is not None:
+            self.stats.wrote(blocks, self._request[rows])
+        self.slots += total * size
+        will_fill: NDArray[np.int32] = np.minimum(self._end[rows] - places * size, size)
+        self.fillable += int(np.add.reduce(will_fill))
+        return will_fill
+
+    def _leave_shared(self, rows: IntArray, computed: IntArray) -> None:
+        """The last blocks of these sequences stay with the others; `_give` puts copies in their place."""
+        size = self.block_size
+        place = computed // size
+        self.pool.leave(self._table[rows, place])
+        self._ends.leave(computed, self._end[rows])
+        self.copies += len(rows)
+        self.slots -= len(rows) * size
+        self.fillable -= int(np.minimum(self._end[rows] - place * size, size).sum())
+
+    # ------------------------------------------------------------------ where the slots are
+    def counts(self, computed: IntArray | int, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
+        size, pool = self.block_size, self.pool
+        taken: IntArray | int = 0
+        evicted: IntArray | int = 0
+        fillable: IntArray | int = 0
+        if path is not None:                           # go back from the state after the last step
+            taken = path.taken[-1] - path.taken
+            evicted = path.evicted[-1] - path.evicted
+            fillable = path.fillable[-1] - path.fillable
+        free = (pool.free + taken) * size
+        cached = (pool.cached_free + evicted) * size
+        used = self.capacity - free
+        ends = self._ends                              # a shared slot counts once, in a full block or in a partly filled one
+        states = computed - (self.logical(path) - used) + ends.empty
+        reserved = self.fillable - fillable - computed - ends.reserved
+        open_slots = free - cached
+        return SlotCounts(states, reserved, used - states - reserved, cached, 0,
+                          open_slots if refused else 0, 0 if refused else open_slots)
+
+    def logical(self, path: DecodePath | None = None) -> IntArray | int:
+        return self.slots if path is None else self.slots - (path.taken[-1] - path.taken) * self.block_size
+
+    def largest_hole(self) -> None:
+        return None
+
+
+def runs(handles: IntArray, first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """For each sequence ``counts[i]`` consecutive table places from ``first[i]`` on, flattened in order.
+
+    Examples
+    --------
+    >>> [a.tolist() for a in runs(np.array([4, 9]), np.array([7, 0]), np.array([1, 3]))]
+    [[4, 9, 9, 9], [7, 0, 1, 2]]
+    """
+    total = int(np.add.reduce(counts))
+    if total == np.count_nonzero(counts):              # at most one each: the usual case of a decode step
+        one = counts.nonzero()[0]
+        return handles[one], first[one]
+    behind = np.cumsum(counts) - counts
+    within = np.arange(total) - np.repeat(behind, counts)
+    return np.repeat(handles, counts), np.repeat(first, counts) + within

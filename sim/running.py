@@ -1,0 +1,168 @@
+"""The running sequences: who gets how many tokens in a step, and who makes room when memory runs out.
+
+    want     the rest of a prompt, or one token                          cut by the long-prefill threshold
+    new      the same in running order, until the token budget is used up
+    extend   room for them, in that order; where one does not fit, a victim is preempted and it is tried again
+
+Rule numbers are those of SEMANTICS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sim.batch import Batch
+from sim.demand import Demand
+from sim.flight import Flight
+from sim.memory.allocator import Allocator, Lag
+from sim.scheduler_config import SchedulerConfig
+from sim.sequence_groups import SequenceGroups
+from sim.step import Step
+from sim.swap import HostPool
+from sim.waiting import ArrivalQueue, PriorityQueue, WaitingQueue
+from workloads.request import IntArray
+
+UNLIMITED = 1 << 62
+
+
+class RunningSequences:
+    """The running set and the queue that the preempted go back to; `Scheduler` adds admission."""
+
+    def __init__(self, demand: Demand, allocator: Allocator, config: SchedulerConfig, block_size: int) -> None:
+        if demand.sequences is not None and config.async_scheduling:
+            raise ValueError("several sequences a request and asynchronous scheduling do not go together")
+        self.demand = demand
+        self.allocator = allocator
+        self.config = config
+        self.waiting: WaitingQueue = PriorityQueue(demand.urgency) if config.policy == "priority" else ArrivalQueue()
+        self.running = Batch()
+        self.computed = 0
+        self.preemptions = 0
+        self.flight = Flight(len(demand)) if config.async_scheduling else None
+        self.groups = None if demand.sequences is None else SequenceGroups(demand, allocator, config.beam_seed)
+        self.host = None if config.swap_blocks is None else HostPool(config.swap_blocks, block_size)
+        self._seen_preempted: Callable[[int], None] | None = None
+        self._known: IntArray = demand.prompt.copy()
+        self._resumed = bytearray(len(demand))
+        self._prefilling = 0
+        self._tokens = config.max_num_batched_tokens or UNLIMITED
+        self._longest = demand.max_model_len - 1
+
+    def watch(self, seen: Callable[[int], None]) -> None:
+        """Call ``seen`` with each request at the moment it is preempted, for logs of decisions."""
+        self._seen_preempted = seen
+
+    # ------------------------------------------------------------------ rules 22 and 23
+    def _schedule_running(self, step: Step, cap: int) -> IntArray:
+        """Tokens for the running sequences; returns how many each got, in running order."""
+        batch = self.running
+        n = len(batch)
+        if not n:
+            return np.zeros(0, np.int64)
+        if self.flight is None and not self._prefilling and n <= self._tokens \
+                and self.allocator.extend_by_one(batch.handle, batch.computed):
+            batch.computed += 1
+            self.computed += n
+            step.new_tokens = step.sequences = n
+            step.context_tokens = step.attention_pairs = self.computed
+            return np.ones(n, np.int64)
+        want = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
+        want = np.clip(self._longest - batch.computed, 0, want)
+        want[batch.computed == batch.end] = 0          # rule 35: the last token is on its way
+        new, start = self._within_budget(want, 0), 0
+        while True:
+            start += self._extend(slice(start, None), new[start:])
+            if start >= len(batch):
+                break
+            start, want, new = self._make_room(step, start, want, new)
+            new[start:] = self._within_budget(want[start:], int(new[:start].sum()))
+        self._advance(step, new)
+        return new
+
+    def _within_budget(self, want: IntArray, used: int) -> IntArray:
+        """In list order, until the budget is used up (rule 22)."""
+        before = np.cumsum(want) - want
+        allowed: IntArray = np.clip(self._tokens - used - before, 0, want)
+        return allowed
+
+    def _extend(self, rows: slice, new: IntArray) -> int:
+        """Room for ``new`` tokens of these running sequences; how many were served."""
+        batch = self.running
+        handles, computed = batch.handle[rows], batch.computed[rows]
+        if not len(handles):
+            return 0
+        if self.flight is None:
+            return self.allocator.extend(handles, computed, new)
+        request, target = batch.request[rows], batch.target[rows]
+        flight = self.flight
+        flying = flight.tokens[request]
+        # what is findable: prompts as scheduled, generated tokens only when they are known (rule 36)
+        to = np.where((computed >= target) & (flying > 0), computed, computed + new)
+        lag = Lag(computed - flying, flight.findable[request], to)
+        served = self.allocator.extend(handles, computed, new, lag)
+        moved = request[:served][new[:served] > 0]
+        flight.findable[moved] = to[:served][new[:served] > 0]
+        return served
+
+    def _make_room(self, step: Step, i: int, want: IntArray, new: IntArray) -> tuple[int, IntArray, IntArray]:
+        """Rules 23 and 29: preempt until sequence ``i`` fits or has preempted itself; where to go on."""
+        while True:
+            gone = self._preempt(step, self._victim())
+            want, new = np.delete(want, gone), np.delete(new, gone)
+            own = i in gone
+            i -= int(np.count_nonzero(gone < i))       # what they were given in this step returns to the budget
+            if own:                                    # by priority, those behind it are still looked at
+                if not self.config.go_on_after_own_preemption:
+                    want[i:] = 0
+                return i, want, new
+            if self._extend(slice(i, i + 1), new[i:i + 1]):
+                return i + 1, want, new
+
+    def _victim(self) -> int:
+        """The last one running; by priority the least urgent, of equals the first in the list."""
+        if self.config.policy == "fcfs":
+            return len(self.running) - 1
+        return int(self.demand.urgency[self.running.request].argmax())
+
+    def _preempt(self, step: Step, place: int) -> IntArray:
+        """Rule 31: blocks are given back, tokens are to be computed again, the request waits; the places left."""
+        batch = self.running
+        request, computed = int(batch.request[place]), int(batch.computed[place])
+        places = np.array([place]) if self.groups is None else (batch.request == request).nonzero()[0]
+        if self._seen_preempted is not None:
+            self._seen_preempted(request)
+        rows = [(int(batch.handle[p]), int(batch.computed[p]), int(batch.target[p])) for p in places.tolist()]
+        swapped = self.host is not None and self.host.take(request, [row[1:] for row in rows], self.allocator)
+        for handle, _, _ in reversed(rows):
+            self.allocator.release(handle)
+        unseen = self.flight is not None and self.flight.preempted(request)
+        known = [target if done < target else done + (not unseen) for _, done, target in rows]
+        self._known[request] = known[0]
+        if self.groups is not None:
+            self._known[request] = self.groups.preempted(request, known, swapped)
+        self._resumed[request] = 1
+        self._prefilling -= sum(done < target for _, done, target in rows)
+        self.computed -= sum(done for _, done, _ in rows)
+        batch.remove(places)
+        self.waiting.put_back(request)
+        self.preemptions += 1
+        step.preempted.append((request, computed))
+        return places
+
+    def _advance(self, step: Step, new: IntArray) -> None:
+        batch = self.running
+        was_prefilling = batch.computed < batch.target
+        step.attention_pairs = int((new * batch.computed + new * (new + 1) // 2).sum())
+        batch.computed += new
+        step.new_tokens = int(new.sum())
+        step.sequences = int(np.count_nonzero(new))
+        step.context_tokens = int(batch.computed[new > 0].sum())
+        self.computed += step.new_tokens
+        uneven = (new != 1).nonzero()[0] if self.groups is None else ((new != 1) & (batch.member == 0)).nonzero()[0]
+        step.uneven += zip(batch.request[uneven].tolist(), new[uneven].tolist(), strict=True)
+        if self._prefilling:
+            ready = (was_prefilling & (batch.computed == batch.target)).nonzero()[0]
+            step.sampling += batch.request[ready].tolist()
+            self._prefilling -= len(ready)

@@ -1,0 +1,187 @@
+"""Requests with several sequences: parallel samples and beam search.
+
+    prompt computed once       [ P P P P | P P . . ]            one sequence, one block table
+    fork                       table 0, 1, 2 hold the same blocks
+    first token of each        the shared last block is copied by whoever writes first; the last one left writes in place
+    beams, after every step    each of the k survivors has a parent; a beam without a child is dropped and frees only what
+                               it alone holds, one with several children is forked
+
+The rule for survivors is stated, not learned: survivor j of request r after its t-th token has the parent
+``mix(seed, r, t, j) mod k``, where mix is a fixed integer hash, so the same trace and seed give the same beams. A request is
+admitted, preempted and finished as a whole. By recompute the prompt is computed once more and then each sequence's own
+tokens; what beams shared behind the prompt is not shared again.
+"""
+
+from __future__ import annotations
+
+from sim.batch import Batch
+from sim.demand import Demand
+from sim.memory.allocator import Allocator
+from workloads.request import IntArray
+
+_MASK = (1 << 64) - 1
+
+
+def mix(*numbers: int) -> int:
+    """A fixed 64-bit hash of whole numbers (SplitMix64's finaliser, chained).
+
+    >>> mix(0, 1, 2, 3) == mix(0, 1, 2, 3), mix(0, 1, 2, 3) == mix(0, 1, 3, 2)
+    (True, False)
+    """
+    state = 0
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ state >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ state >> 27) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return state
+
+
+class SequenceGroups:
+    """Follows the sequences of each request; reads the running set and changes it only by forking and dropping.
+
+    Attributes
+    ----------
+    promised : int
+        Sequences that admitted requests will still fork: they count against ``max_num_seqs``.
+    """
+
+    def __init__(self, demand: Demand, allocator: Allocator, seed: int) -> None:
+        assert demand.sequences is not None
+        self.demand = demand
+        self.allocator = allocator
+        self.seed = seed
+        self.promised = 0
+        self._sizes: IntArray = demand.sequences
+        self._waiting: dict[int, list[int]] = {}       # admitted, prompt not computed: known tokens of each sequence
+        self._saved: dict[int, list[int]] = {}         # preempted: the same
+        self._alive: dict[int, int] = {}
+        self._beams: set[int] = set()
+        self._ahead: dict[int, list[int]] = {}         # reservations made at admission, not used yet
+
+    def size(self, request: int) -> int:
+        """Sequences of a request."""
+        return int(self._sizes[request])
+
+    def pieces(self, request: int) -> int:
+        """Reservations asked for at once."""
+        return self.size(request) if self.allocator.reserves_ahead else 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether something may branch after the next step: then every step is made by itself."""
+        return bool(self._waiting or self._beams)
+
+    # ------------------------------------------------------------------ as a whole
+    def reserve(self, request: int, handle: int) -> bool:
+        """Where sequences have reservations: one for each, made with the first; False, all given back, if one does not fit."""
+        if not self.allocator.reserves_ahead:
+            return True
+        made: list[int] = []
+        for _ in range(self.size(request) - 1):
+            child = self.allocator.fork(handle)
+            if child is None:
+                for other in (*made, handle):
+                    self.allocator.release(other)
+                return False
+            made.append(child)
+        self._ahead[request] = made
+        return True
+
+    def admitted(self, request: int) -> None:
+        """The prompt is about to be computed, by one sequence."""
+        size = self.size(request)
+        self._alive[request] = 1
+        if size > 1:
+            self._expect(request, self._saved.pop(request, [int(self.demand.prompt[request])] * size))
+
+    def _expect(self, request: int, known: list[int]) -> None:
+        self._waiting[request] = known
+        self.promised += len(known) - 1
+
+    def preempted(self, request: int, known: list[int], swapped: bool) -> int:
+        """All its sequences leave; returns the tokens to compute before they branch again."""
+        del self._alive[request]
+        expected = self._waiting.pop(request, None)
+        if expected is not None:                       # not branched yet: it will branch as it was to
+            self.promised -= len(expected) - 1
+            self._saved[request] = expected
+            for handle in self._ahead.pop(request, []):
+                self.allocator.release(handle)
+            return known[0]
+        self._beams.discard(request)
+        if self.size(request) == 1:
+            return known[0]
+        if not swapped:                                # sequences that had ended stay ended
+            self._saved[request] = known
+        return int(self.demand.prompt[request])
+
+    def back(self, request: int, rows: int) -> None:
+        """``rows`` sequences came back from the host."""
+        self._alive[request] = rows
+        if request in self._saved:
+            self._expect(request, self._saved.pop(request))
+        elif rows > 1 and self.demand.beams is not None and self.demand.beams[request]:
+            self._beams.add(request)
+
+    def left(self, requests: list[int]) -> list[int]:
+        """Sequences ended; returns the requests whose last one it was, once each."""
+        done = []
+        for request in requests:
+            self._alive[request] -= 1
+            if not self._alive[request]:
+                del self._alive[request]
+                self._beams.discard(request)
+                done.append(request)
+        return done
+
+    # ------------------------------------------------------------------ branching
+    def branch(self, batch: Batch) -> int:
+        """After a step: fork those whose prompt is computed, choose the survivors of beams; computed tokens added."""
+        added = 0
+        for request in list(self._beams):
+            self._survive(batch, request)
+        for request in [r for r in self._waiting if self._ready(batch, r)]:
+            added += self._fork(batch, request)
+        return added
+
+    def _ready(self, batch: Batch, request: int) -> bool:
+        place = int((batch.request == request).argmax())
+        return bool(batch.computed[place] >= self.demand.prompt[request])
+
+    def _fork(self, batch: Batch, request: int) -> int:
+        known = self._waiting.pop(request)
+        self.promised -= len(known) - 1
+        place = int((batch.request == request).argmax())
+        handle, computed, end = int(batch.handle[place]), int(batch.computed[place]), int(batch.end[place])
+        batch.target[place] = known[0]
+        ahead, rows = iter(self._ahead.pop(request, [])), []
+        for member, target in enumerate(known[1:], 1):
+            child = next(ahead, None) if self.allocator.reserves_ahead else self.allocator.fork(handle)
+            assert child is not None
+            rows.append((request, child, computed, target, end, member))
+        batch.insert(place + 1, rows)
+        self._alive[request] = 1 + len(rows)
+        if rows and self.demand.beams is not None and self.demand.beams[request]:
+            self._beams.add(request)
+        return computed * len(rows)
+
+    def _survive(self, batch: Batch, request: int) -> None:
+        """One round of beam search, where all beams are at the same token."""
+        places = (batch.request == request).nonzero()[0]
+        k, computed = len(places), batch.computed[places]
+        if k < 2 or int(computed.min()) != int(computed.max()) or int(computed[0]) < int(batch.target[places].max()):
+            return
+        parents = [mix(self.seed, request, int(computed[0]), j) % k for j in range(k)]
+        handles = batch.handle[places].tolist()
+        children: list[list[int]] = [[j for j in range(k) if parents[j] == parent] for parent in range(k)]
+        made = [0] * k
+        for parent, heirs in enumerate(children):      # fork before dropping: a parent lives on in its first child
+            for n, j in enumerate(heirs):
+                child = handles[parent] if n == 0 else self.allocator.fork(handles[parent])
+                assert child is not None
+                made[j] = child
+        for parent, heirs in enumerate(children):
+            if not heirs:
+                self.allocator.release(handles[parent])
+        batch.handle[places] = made

@@ -1,0 +1,281 @@
+"""Several sequences of one request, by hand: which blocks are copied, by whom, and who gives what back. Blocks of 4 slots."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from sim.demand import Demand
+from sim.memory.allocator import NO_PREFIX, Ask, Lag
+from sim.memory.arena import FitArena
+from sim.memory.contiguous import ContiguousAllocator, reserve_oracle
+from sim.memory.paged import PagedAllocator
+from workloads.request import ContentIds, Trace
+
+
+def demand_of(*requests, content=None):
+    """``requests`` as (prompt, output, sequences)."""
+    prompt, output, sequences = (np.array(column, np.int64) for column in zip(*requests, strict=True))
+    ids = None if content is None else ContentIds(np.concatenate(content), np.cumsum([0, *map(len, content)]), 4)
+    demand = Demand(Trace("by hand", prompt, output, content=ids), 64)
+    demand.sequences = sequences
+    return demand
+
+
+def paged(num_blocks, *requests, caching=True, content=None):
+    return PagedAllocator(demand_of(*requests, content=content), num_blocks, 4, caching)
+
+
+def admit(allocator, request, tokens=None):
+    known = int(allocator.demand.prompt[request])
+    return allocator.admit(Ask(request, known, allocator.find_prefix(request, known), tokens or known, False))
+
+
+def extend(allocator, handles, computed, new, lag=None):
+    return allocator.extend(np.array(handles), np.array(computed), np.array(new), lag)
+
+
+def by_one(allocator, handles, computed):
+    return allocator.extend_by_one(np.array(handles), np.array(computed))
+
+
+def tables(allocator, *handles):
+    return [allocator.table(h).tolist() for h in handles]
+
+
+def samples(allocator, n, request=0):
+    """``n`` sequences of one request behind its prompt."""
+    first = admit(allocator, request)
+    return [first, *(allocator.fork(first) for _ in range(n - 1))]
+
+
+def test_three_samples_share_a_prompt_until_they_write():
+    allocator = paged(10, (6, 5, 3))                   # 9 blocks, 36 slots; each ends with 10 token states
+    a, b, c = samples(allocator, 3)
+    assert tables(allocator, a, b, c) == [[1, 2]] * 3
+    assert allocator.pool.ref[1:4].tolist() == [3, 3, 0] and allocator.pool.free == 7
+    assert allocator.counts(18, None) == (6, 2, 0, 0, 0, 0, 28) and allocator.logical() == 24
+    assert by_one(allocator, [a, b, c], [6, 6, 6])
+    assert tables(allocator, a, b, c) == [[1, 3], [1, 4], [1, 2]]      # the last one writes in place
+    assert allocator.pool.ref[1:5].tolist() == [3, 1, 1, 1] and allocator.copies == 2
+    assert allocator.counts(21, None) == (4 + 9, 3, 0, 0, 0, 0, 20) and allocator.logical() == 24
+
+
+def test_what_no_holder_will_fill_is_internal_once():
+    allocator = paged(10, (5, 2, 3))                   # ends with 6 states: of block 2, slot 5 will be filled, 6 and 7 never
+    a, b, _ = samples(allocator, 3)
+    assert allocator.counts(15, None) == (5, 1, 2, 0, 0, 0, 28)
+    assert by_one(allocator, [b], [5])                 # only one of them was scheduled
+    assert tables(allocator, a, b) == [[1, 2], [1, 3]]
+    assert allocator.counts(16, None) == (4 + 1 + 2, 1, 2 + 2, 0, 0, 0, 24)
+
+
+def test_a_copy_comes_before_the_further_blocks_of_its_sequence():
+    allocator = paged(10, (6, 9, 3))
+    a, b, c = samples(allocator, 3)
+    assert extend(allocator, [a, b, c], [6, 6, 6], [3, 1, 4]) == 3
+    assert tables(allocator, a, b, c) == [[1, 3, 4], [1, 5], [1, 2, 6]]
+    assert allocator.counts(9 + 7 + 10, None) == (4 + 5 + 3 + 6, 24 - 18, 0, 0, 0, 0, 12)
+
+
+def test_who_has_no_token_in_this_step_neither_copies_nor_counts_as_gone():
+    allocator = paged(10, (6, 5, 3))
+    a, b, c = samples(allocator, 3)
+    assert extend(allocator, [a, b, c], [6, 6, 6], [0, 1, 1]) == 3
+    assert tables(allocator, a, b, c) == [[1, 2], [1, 3], [1, 4]] and allocator.copies == 2
+    assert by_one(allocator, [a], [6])                 # alone by now
+    assert tables(allocator, a) == [[1, 2]] and allocator.copies == 2
+
+
+def test_a_copy_needs_a_free_block():
+    allocator = paged(4, (6, 5, 3))
+    a, b, c = samples(allocator, 3)                    # one block is free, two copies are due
+    assert not by_one(allocator, [a, b, c], [6, 6, 6])
+    assert tables(allocator, a, b, c) == [[1, 2]] * 3 and allocator.copies == 0
+    assert extend(allocator, [a, b, c], [6, 6, 6], [1, 1, 1]) == 1
+    assert tables(allocator, a, b, c) == [[1, 3], [1, 2], [1, 2]]
+    assert allocator.counts(7 + 6 + 6, None) == (4 + 2 + 3, 3, 0, 0, 0, 0, 0)
+    allocator.release(c)                               # preempted: nothing comes free, but b is the last holder
+    assert allocator.pool.free == 0
+    assert extend(allocator, [b], [6], [1]) == 1
+    assert tables(allocator, b) == [[1, 2]] and allocator.copies == 1
+
+
+def test_the_last_holder_writes_in_place():
+    allocator = paged(10, (6, 5, 3))
+    a, b, c = samples(allocator, 3)
+    allocator.release(b)
+    allocator.release(a)
+    assert by_one(allocator, [c], [6])
+    assert tables(allocator, c) == [[1, 2]] and allocator.copies == 0 and allocator.pool.free == 7
+
+
+def test_a_full_last_block_is_never_copied():
+    allocator = paged(10, (8, 5, 2))
+    a, b = samples(allocator, 2)
+    assert allocator.decode_limit(np.array([a, b]), np.array([8, 8]), 4) == 4
+    assert allocator.counts(16, None) == (8, 0, 0, 0, 0, 0, 28)
+    assert by_one(allocator, [a, b], [8, 8])
+    assert tables(allocator, a, b) == [[1, 2, 3], [1, 2, 4]] and allocator.copies == 0
+
+
+def test_no_jump_while_a_partly_filled_block_is_shared():
+    allocator = paged(10, (6, 9, 2))
+    handles = np.array(samples(allocator, 2))
+    assert allocator.decode_limit(handles, np.array([6, 6]), 5) == 1
+    with pytest.raises(ValueError, match="partly filled block is shared"):
+        allocator.decode(handles, np.array([6, 6]), 2)
+    assert by_one(allocator, handles, [6, 6])
+    assert allocator.decode_limit(handles, np.array([7, 7]), 5) == 5
+
+
+def test_dropping_one_beam_frees_only_what_it_alone_holds():
+    allocator = paged(10, (6, 9, 3))
+    a, b, c = samples(allocator, 3)
+    extend(allocator, [a, b, c], [6, 6, 6], [3, 3, 3])
+    assert tables(allocator, a, b, c) == [[1, 3, 4], [1, 5, 6], [1, 2, 7]]
+    allocator.release(b)
+    assert allocator.pool.free_queue().tolist() == [6, 5, 8, 9]
+    d = allocator.fork(c)                              # the better beam takes its place
+    assert tables(allocator, d) == [[1, 2, 7]]
+    assert by_one(allocator, [a, c, d], [9, 9, 9])
+    assert tables(allocator, a, c, d) == [[1, 3, 4], [1, 2, 6], [1, 2, 7]]
+    assert allocator.pool.ref[1:8].tolist() == [3, 2, 1, 1, 0, 1, 1]
+    allocator.release(c)
+    assert allocator.pool.free_queue().tolist() == [6, 5, 8, 9]
+    assert allocator.counts(20, None) == (10 + 10 - 4, 4, 0, 0, 0, 0, 16)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_whoever_leaves_first_everything_comes_back(order):
+    """a wrote into a copy, b and c still share block 2: it comes free with the last of them."""
+    allocator = paged(10, (6, 5, 3))
+    handles = samples(allocator, 3)
+    assert by_one(allocator, handles[:1], [6])
+    own, left, computed = {0: 1, 1: 0, 2: 0}, {0, 1, 2}, [7, 6, 6]
+    for who in order:
+        before = allocator.pool.free
+        left.remove(who)
+        allocator.release(handles[who])
+        shared = not left & {1, 2} and who > 0         # block 2 goes with the last of b and c, block 1 with the last of all
+        assert allocator.pool.free - before == own[who] + shared + (not left)
+        states = 4 * bool(left) + 3 * (0 in left) + 2 * bool(left & {1, 2})
+        assert allocator.counts(sum(computed[i] for i in left), None).token_states == states
+    assert allocator.counts(0, None) == (0, 0, 0, 4, 0, 0, 32)         # block 1 is full prompt: findable
+    assert allocator.logical() == 0 and sorted(allocator.pool.free_queue().tolist()) == list(range(1, 10))
+
+
+def test_fork_of_a_fork_then_preempted_last_first():
+    allocator = paged(10, (5, 9, 4), caching=False)
+    a = admit(allocator, 0)
+    b = allocator.fork(a)
+    c = allocator.fork(b)
+    assert by_one(allocator, [a, b, c], [5, 5, 5])
+    d = allocator.fork(a)
+    assert tables(allocator, a, b, c, d) == [[1, 3], [1, 4], [1, 2], [1, 3]]
+    for handle in (d, c, b):
+        allocator.release(handle)
+    assert allocator.pool.free_queue().tolist() == [4, 2, 5, 6, 7, 8, 9]
+    assert by_one(allocator, [a], [6]) and tables(allocator, a) == [[1, 3]] and allocator.copies == 2
+
+
+def test_a_fork_in_the_middle_of_a_prompt_leaves_findable_copies():
+    allocator = paged(10, (12, 2, 2))
+    a = admit(allocator, 0, tokens=6)
+    b = allocator.fork(a)
+    assert extend(allocator, [a, b], [6, 6], [6, 6]) == 2
+    assert tables(allocator, a, b) == [[1, 3, 4], [1, 2, 5]]
+    assert allocator.find_prefix(0, 13).blocks.tolist() == [1, 3, 4]
+    allocator.release(a)
+    allocator.release(b)
+    assert allocator.pool.free_queue().tolist() == [6, 7, 8, 9, 4, 3, 5, 2, 1]
+    allocator.pool.take(6)                             # a's 4 and 3 are gone, b's are found
+    assert allocator.find_prefix(0, 13).blocks.tolist() == [1, 2, 5]
+
+
+@pytest.mark.parametrize(("sequences", "found"), [(2, 4), (1, 8)])
+def test_what_samples_generate_is_never_found(sequences, found):
+    """A prompt of 6 and 4 generated tokens: block 2 is half prompt, half this sample's."""
+    allocator = paged(10, (6, 7, sequences))
+    a = admit(allocator, 0)
+    assert extend(allocator, [a], [6], [4]) == 1
+    assert by_one(allocator, [a], [10])
+    allocator.decode(np.array([a]), np.array([11]), 1)
+    allocator.release(a)
+    assert allocator.find_prefix(0, 12).tokens == found
+
+
+def test_what_samples_generated_is_not_found_in_a_later_prompt_either():
+    content = [np.array([7, 8]), np.array([7, 8, 9])]
+    allocator = paged(10, (4, 5, 2), (12, 1, 1), content=content)
+    later = admit(allocator, 1)
+    assert tables(allocator, later) == [[1, 2, 3]]
+    assert allocator.find_prefix(0, 8).tokens == 4     # never more than the prompt, whatever others have cached
+
+
+def test_asynchronous_steps_make_findable_what_is_known():
+    allocator = paged(10, (4, 9, 1))
+    a = admit(allocator, 0)
+    one = np.array([a])
+    assert extend(allocator, one, [4], [4], Lag(np.array([4]), np.array([4]), np.array([7]))) == 1
+    assert allocator.find_prefix(0, 12).tokens == 4
+    extend(allocator, one, [8], [0], Lag(np.array([8]), np.array([4]), np.array([8])))
+    assert allocator.find_prefix(0, 12).tokens == 4    # no new token, nothing said
+    extend(allocator, one, [8], [1], Lag(np.array([8]), np.array([7]), np.array([8])))
+    assert allocator.find_prefix(0, 12).tokens == 8
+    extend(allocator, one, [9], [3], Lag(np.array([9]), np.array([8]), np.array([9])))
+    assert allocator.find_prefix(0, 13).tokens == 8
+    allocator.settle(one, np.array([9]), np.array([12]))
+    assert allocator.find_prefix(0, 13).tokens == 12
+
+
+def test_a_swapped_sequence_comes_back_in_fresh_blocks():
+    allocator = paged(6, (6, 5, 2))
+    a = admit(allocator, 0)
+    assert allocator.restore_need(9) == 12
+    b = allocator.restore(0, 9)                        # as if it had been away with 9 tokens
+    assert tables(allocator, a, b) == [[1, 2], [3, 4, 5]]
+    assert allocator.counts(15, None) == (15, 3, 2, 0, 0, 0, 0)
+    assert allocator.restore(0, 1) is None and allocator.logical() == 20
+    allocator.release(a)
+    allocator.pool.take(2)                             # block 1, found first, is reused
+    assert allocator.find_prefix(0, 9).blocks.tolist() == [3]
+    with pytest.raises(ValueError, match="at least 1 token, not 0"):
+        allocator.restore(0, 0)
+
+
+def test_bad_handles_raise_and_change_nothing():
+    allocator = paged(10, (6, 5, 2), (6, 5, 1))
+    a, single = admit(allocator, 0), admit(allocator, 1)
+    b = allocator.fork(a)
+    with pytest.raises(ValueError, match="request 1 is one sequence"):
+        allocator.fork(single)
+    allocator.release(a)
+    for again in (allocator.release, allocator.fork):
+        with pytest.raises(ValueError, match=f"handle {a} holds nothing"):
+            again(a)
+    assert tables(allocator, b) == [[1, 2]] and allocator.pool.ref[1:3].tolist() == [1, 1]
+    assert admit(allocator, 1) == a and admit(allocator, 1) not in (a, b, single)
+
+
+def test_more_samples_than_the_first_table_has_rows():
+    allocator = paged(120, (6, 5, 100))
+    handles = samples(allocator, 100)
+    assert len(set(handles)) == 100 and tables(allocator, handles[-1]) == [[1, 2]]
+    assert by_one(allocator, handles, [6] * 100)
+    assert tables(allocator, handles[0], handles[98], handles[99]) == [[1, 3], [1, 101], [1, 2]] and allocator.copies == 99
+
+
+def test_contiguous_sequences_are_copied_whole():
+    allocator = ContiguousAllocator(demand_of((6, 5, 3)), FitArena(25, best=False), reserve_oracle)
+    a = allocator.admit(Ask(0, 6, NO_PREFIX, 6, True))
+    b = allocator.fork(a)
+    assert (allocator.placed(a), allocator.placed(b)) == ((0, 10), (10, 10))
+    assert allocator.fork(a) is None and allocator.copies == 1
+    assert allocator.counts(12, None) == (12, 8, 0, 0, 0, 0, 5) and allocator.logical() == 20
+    allocator.release(a)
+    with pytest.raises(ValueError, match=f"handle {a} holds nothing"):
+        allocator.fork(a)
+    with pytest.raises(ValueError, match=f"handle {a} holds nothing"):
+        allocator.release(a)
+    assert allocator.restore_need(6, 0) == 10 and allocator.restore(0, 6) == a and allocator.placed(a) == (0, 10)
