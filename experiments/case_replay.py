@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,13 @@ class Replay:
         As the case records them.
     queues : list of (first blocks, last blocks)
         Both ends of the free queue after each row.
+    ended : callable, optional
+        Told how many requests finished, whenever some did.
     outcome : str
         ``finished`` or ``stalled``, with the names of the requests that are ``stuck``.
     """
 
-    def __init__(self, case: Case, longest_jump: int = 1) -> None:
+    def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None) -> None:
         config = case["config"]
         self.names, self.trace, self.scheduler = build(case)
         self.pool = self.scheduler.allocator.pool      # type: ignore[attr-defined]
@@ -43,6 +46,7 @@ class Replay:
         self.keep_rows = config.get("detail") != "totals"
         self.most_steps = config.get("max_steps", 1_000_000)
         self.longest_jump = longest_jump
+        self._ended = ended
         self.events: list[Event] = []
         self.rows: list[list[int]] = []
         self.queues: list[tuple[list[int], list[int]]] = []
@@ -68,6 +72,8 @@ class Replay:
                 self.scheduler.add(coming.popleft())
             scheduled, finished = self._advance(arrive[coming[0]] if coming else None)
             live -= set(finished)
+            if finished and self._ended is not None:
+                self._ended(len(finished))
             idle = 0 if scheduled else idle + 1
             nobody = not len(self.scheduler.running) and not len(self.scheduler.waiting)
             if idle > depth and live and not (coming and nobody):

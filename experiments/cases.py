@@ -129,7 +129,7 @@ def build(case: Case) -> tuple[list[str], Trace, Scheduler]:
     try:
         policy = config.get("policy", "fcfs")
         names, trace = to_trace(case["requests"], config["block_size"], policy)
-        demand = Demand(trace, config.get("max_model_len", 131_072), refuse_long=False)
+        demand = Demand(trace, config.get("max_model_len", 131_072), recorded=True)
         budget = config.get("max_num_batched_tokens", 8192)
         settings = SchedulerConfig(
             min(config.get("max_num_seqs", 256), budget), budget, config.get("enable_chunked_prefill", True),

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_writable, write_json, write_text
+from experiments.progress import bars
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
 from experiments.version import VERSION
@@ -129,15 +130,12 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     """Run every scenario; by allocator its facts, its timeline and the audit that followed it."""
     runs, timelines = {}, {}
     audits: dict[str, Audit] = {}
-    quiet = options.quiet or not sys.stderr.isatty()
-    columns = (TextColumn("{task.description:<18}"), BarColumn(), TextColumn("{task.completed:,.0f}/{task.total:,.0f} requests"),
-               TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as progress:
+    with bars(options.quiet) as progress:
         for name in names:
             timelines[name] = Timeline()
             audits[name] = audit_for(name)
             watchers: list[Observer] = [audits[name]]
-            if not quiet:
+            if not progress.disable:
                 watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             timeline = timelines[name] if options.plot is not None else None
             try:
@@ -170,9 +168,9 @@ def _trace_json(setup: Setup) -> dict[str, Any]:
 
 
 def _config_json(setup: Setup) -> dict[str, Any]:
-    sim, scheduler = setup.sim, setup.sim.scheduler
+    sim, scheduler, several = setup.sim, setup.sim.scheduler, setup.trace.sequences
     return {
-        **setup.asked,
+        **setup.asked, "sequences": len(setup.trace) if several is None else int(several.sum()),
         "model": setup.model and setup.model.name, "gpu": setup.gpu and setup.gpu.describe(),
         "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,

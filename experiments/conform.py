@@ -14,6 +14,7 @@ from experiments import options as opt
 from experiments.case_replay import ROW, Replay
 from experiments.cases import Case, is_capacity, read_case
 from experiments.output import check_writable, write_json
+from experiments.progress import bars
 from workloads.readers.messages import show_path
 from workloads.request import InputError
 
@@ -35,7 +36,13 @@ def main(argv: list[str]) -> int:
         check_writable(options.json)
     started = time.perf_counter()
     found = list(_totals(options) if options.totals is not None else _cases(options))
-    ok = all(entry["ok"] for entry in found)
+    broken = [entry for entry in found if "error" in entry]
+    found = [entry for entry in found if "error" not in entry]
+    for entry in broken:
+        print(f"pagedsim conform: error: {entry['error']}", file=sys.stderr)
+    if not found:
+        return 2
+    ok = not broken and all(entry["ok"] for entry in found)
     if options.json is not None:
         write_json(options.json, {"schema": 1, "ok": ok, "cases": found})
     if options.json != "-":
@@ -47,7 +54,7 @@ def main(argv: list[str]) -> int:
               f"{sum(entry['decisions'] for entry in found):,} decisions compared")
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
-    return 0 if ok else 1
+    return 2 if broken else 0 if ok else 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,24 +74,37 @@ def parser() -> argparse.ArgumentParser:
 def _cases(options: argparse.Namespace) -> Iterator[JsonObject]:
     if options.run is not None:
         raise InputError("--run is for --totals")
+    left_out = []
     for path in options.cases:
-        case = read_case(path)
-        if "runs" in case:
-            raise InputError(f"{show_path(path)}: totals of large runs: --totals {show_path(path)} --run K REQUESTS.json")
-        if is_capacity(case):
-            yield from _layouts(path, case)
-            continue
-        if not isinstance(case.get("result"), dict):
-            raise InputError(f"{show_path(path)}: no result to compare with")
         try:
-            made = Replay(case, LONGEST_JUMP if options.jump else 1).run()
-            difference = first_difference(made, case)
-        except InputError as error:
-            raise InputError(f"{show_path(path)}: {error}") from None
-        except (KeyError, TypeError, IndexError) as error:
-            raise InputError(f"{show_path(path)}: the result cannot be read: {type(error).__name__} {error}") from None
-        yield {"name": Path(path).stem, "ok": not difference, "decisions": len(made.events) + len(made.rows),
-               "difference": difference}
+            case = read_case(path)
+            if "runs" in case:
+                name = show_path(path)
+                left_out.append(f"{name}: totals of large runs are for --totals {name} --run K REQUESTS.json")
+            elif is_capacity(case):
+                yield from _layouts(path, case)
+            else:
+                yield _case(path, case, options.jump)
+        except InputError as error:                    # one file that cannot be used does not hide the others
+            yield {"error": " ".join(str(error).split())}
+    if len(left_out) == len(options.cases):
+        raise InputError(left_out[0])
+    for line in left_out:
+        print(f"note: {line}", file=sys.stderr)
+
+
+def _case(path: str, case: Case, jump: bool) -> JsonObject:
+    if not isinstance(case.get("result"), dict):
+        raise InputError(f"{show_path(path)}: no result to compare with")
+    try:
+        made = Replay(case, LONGEST_JUMP if jump else 1).run()
+        difference = first_difference(made, case)
+    except InputError as error:
+        raise InputError(f"{show_path(path)}: {error}") from None
+    except (KeyError, TypeError, IndexError) as error:
+        raise InputError(f"{show_path(path)}: the result cannot be read: {type(error).__name__} {error}") from None
+    return {"name": Path(path).stem, "ok": not difference, "decisions": len(made.events) + len(made.rows),
+            "difference": difference}
 
 
 def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
@@ -178,7 +198,9 @@ def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
                          f"{len(runs) if isinstance(runs, list) else 'no'} runs, counted from 0")
     recorded, requests = runs[options.run], read_case(options.cases[0])
     case = {"config": {**recorded["config"], "detail": "totals"}, "requests": requests["requests"]}
-    made = Replay(case, LONGEST_JUMP).run()
+    with bars(options.quiet) as progress:
+        task = progress.add_task(f"run {options.run}", total=len(requests["requests"]))
+        made = Replay(case, LONGEST_JUMP, lambda n: progress.advance(task, n)).run()
     ours = totals(made)
     difference = [f"{name}: expected {want}, got {ours[name]}" for name, want in recorded["totals"].items()
                   if name in ours and want != ours[name]]
@@ -189,8 +211,7 @@ def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
 def totals(made: Replay) -> JsonObject:
     """The totals of a run, under the names of large.json."""
     pool, trace, stats = made.pool, made.trace, made.scheduler.allocator.stats  # type: ignore[attr-defined]
-    query = stats.query_tokens + stats.resume_query_tokens if stats else 0
-    hits = stats.hit_tokens + stats.resume_hit_tokens if stats else 0
+    query, hits = (stats.query_tokens, stats.hit_tokens) if stats else (0, 0)  # first admissions: vLLM's usual hit rate
     return {"requests": len(trace), "input_tokens": int(trace.prompt_tokens.sum()),
             "output_tokens": int(trace.output_tokens.sum()), "steps": made.steps, "new_blocks": pool.taken,
             "touched": pool.touched, "preemptions": made.scheduler.preemptions, "evicted": pool.evicted,

@@ -153,7 +153,7 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
                        help="schedule a step before the last one's output is known")
     group.add_argument("--preemption-mode", choices=("recompute", "swap"), default="recompute",
                        help="what a preempted request goes through (default recompute)")
-    group.add_argument("--swap-space", type=number(), default=4.0, metavar="GIB",
+    group.add_argument("--swap-space", type=number(), metavar="GIB",
                        help="host memory a GPU for swapping (default 4)")
     group.add_argument("--swap-blocks", type=whole(0), metavar="N", help="the same in blocks; no model needed then")
     group.add_argument("--vllm-version", metavar="V", help="whose rules the pool and the scheduler follow (default 0.33)")

@@ -29,6 +29,7 @@ PART_LABELS = {
 }
 REASONS = {
     "prompt_not_below_max_model_len": "prompt not below max_model_len", "larger_than_pool": "larger than the pool",
+    "more_sequences_than_max_num_seqs": "more sequences than max_num_seqs",
     "zero_prompt": "no prompt tokens", "zero_output": "no output tokens",
     "over_max_total_tokens": "over --max-total-tokens",
 }
@@ -62,6 +63,8 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     yield "trace", show_path(trace["source"])
     yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
                f"tokens, arriving {_over(trace['duration_s'])}")
+    if config["sequences"] > trace["requests"]:
+        yield "", f"{config['sequences']:,} sequences (samples or beams); output tokens are counted once a request"
     for reason, n in trace["dropped"].items():
         yield "", f"{n:,} more requests dropped: {_reason(reason)}"
     if config["model"] is not None:
@@ -132,6 +135,11 @@ def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
     ]
     if any(s["prefix_cache"] for s in scenarios):
         yield "Prefix cache", _prefix_rows()
+    if any(s["sharing"] and (s["prefix_cache"] or s["sharing"]["saved_share"]) for s in scenarios):
+        yield "Sharing of blocks", [
+            ("slots saved", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
+            ("blocks copied on write", lambda s: "-" if s["sharing"] is None else f"{s['sharing']['copies']:,}"),
+        ]
 
 
 def _pool_rows(scenarios: list[JsonObject]) -> list[Row]:
@@ -162,8 +170,6 @@ def _prefix_rows() -> list[Row]:
         ("hit tokens, first admissions", lambda s: _hits(s, lambda p: f"{p['hit_tokens']:,}")),
         ("hit tokens, resumed", lambda s: _hits(s, lambda p: f"{p['resume_hit_tokens']:,}")),
         ("evicted blocks", lambda s: _hits(s, lambda p: f"{p['evicted_blocks']:,}")),
-        ("blocks copied on write", lambda s: "-" if s["sharing"] is None else f"{s['sharing']['copies']:,}"),
-        ("slots saved by sharing", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
     ]
 
 

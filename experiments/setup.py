@@ -27,6 +27,7 @@ from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
 
 DEFAULT_RATE = 2.0
+DEFAULT_SWAP_GIB = 4.0                                 # vLLM's --swap-space
 MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our memory, or 64 bits
 
 
@@ -63,6 +64,8 @@ def prepare(options: argparse.Namespace) -> Setup:
     longest, implied = _max_model_len(options, asked, trace)
     blocks, per_token = _pool(options, asked, longest)
     scheduler = _scheduler(options, gpu, asked, version, per_token)
+    if scheduler.async_scheduling and trace.sequences is not None:
+        raise InputError("several sequences a request and asynchronous scheduling do not go together")
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
                          f"blocks and {MOST_SLOTS:,} slots")
@@ -99,7 +102,12 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
     for name in ("samples", "beam_width"):
         if getattr(options, name) is not None:
-            trace = replace(trace, **{name: np.full(len(trace), getattr(options, name), np.int64)})
+            try:
+                trace = replace(trace, **{name: np.full(len(trace), getattr(options, name), np.int64)})
+            except ValueError as error:
+                raise InputError(f"--{name.replace('_', '-')}: {error}") from None
+    if options.scheduling_policy == "priority" and trace.priority is None:
+        notes.append(f"{trace.source} has no priorities: all requests are equally urgent, the earlier one first")
     return _timed(trace, options, arrivals, notes)
 
 
@@ -190,6 +198,8 @@ def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment |
         seqs, tokens = options.max_num_seqs, options.max_num_batched_tokens
     if options.watermark and not version.has_watermark:
         raise InputError(f"--watermark: vLLM {version} has none")
+    if options.async_scheduling and not version.schedules_ahead:
+        raise InputError(f"--async-scheduling: vLLM {version} has none")
     try:
         return SchedulerConfig(
             seqs, tokens, options.enable_chunked_prefill, options.long_prefill_token_threshold, version.gates_whole_prompts,
@@ -201,12 +211,16 @@ def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment |
 
 def _swap_blocks(options: argparse.Namespace, per_token: int | None) -> int | None:
     if options.preemption_mode == "recompute":
+        for name in ("swap_space", "swap_blocks"):
+            if getattr(options, name) is not None:
+                raise InputError(f"--{name.replace('_', '-')} is for --preemption-mode swap")
         return None
     if options.swap_blocks is not None:
         return int(options.swap_blocks)
     if per_token is None:
         raise InputError("--preemption-mode swap without a --model: --swap-blocks is wanted")
-    return int(options.swap_space * GIB) // (per_token * options.block_size)
+    space = DEFAULT_SWAP_GIB if options.swap_space is None else options.swap_space
+    return int(space * GIB) // (per_token * options.block_size)
 
 
 def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:

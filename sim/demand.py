@@ -1,7 +1,7 @@
 """What the simulator is asked to serve: the trace's lengths after the server's own limits.
 
 A prompt of ``max_model_len`` tokens or more is refused; an output stops when prompt + output reaches
-``max_model_len`` (SEMANTICS rules 28 and 34, LEDGER "Lengths"). The last sampled token of a request is never computed,
+``max_model_len`` (rules 28 and 34 of docs/rules.md). The last sampled token of a request is never computed,
 so a request ends with ``prompt + output - 1`` token states.
 """
 
@@ -21,8 +21,9 @@ class Demand:
     trace : Trace
     max_model_len : int
         Longest prompt + output a sequence may reach, in tokens.
-    refuse_long : bool
-        Off, a prompt without room for an output token is served all the same, as by the scheduler behind the server's door.
+    recorded : bool
+        As cases are recorded, from the scheduler alone: a prompt without room for an output token is served all the same, and
+        requests of one priority and instant are equally urgent (a server gives each an arrival time of its own).
 
     Attributes
     ----------
@@ -35,7 +36,7 @@ class Demand:
     session : int64, shape (requests,)
         Conversation numbers, -1 for none.
     urgency : int64, shape (requests,)
-        Place by (priority, arrival); equal places are equally urgent.
+        Place by (priority, arrival, row); equal places are equally urgent.
     sequences : int64, shape (requests,), or None
         Sequences a request: samples or beams; None where every request has one.
     beams : bool, shape (requests,), or None
@@ -50,12 +51,12 @@ class Demand:
     ([7, 9], [False, True], [True, False])
     """
 
-    def __init__(self, trace: Trace, max_model_len: int, refuse_long: bool = True) -> None:
+    def __init__(self, trace: Trace, max_model_len: int, recorded: bool = False) -> None:
         if max_model_len < 2:
             raise ValueError(f"max_model_len must be at least 2 tokens, not {max_model_len}")
         self.max_model_len = max_model_len
         self.prompt: IntArray = np.ascontiguousarray(trace.prompt_tokens, np.int64)
-        self.too_long = (self.prompt >= max_model_len) & refuse_long
+        self.too_long = (self.prompt >= max_model_len) & (not recorded)
         room = np.maximum(max_model_len - self.prompt, 1)
         self.asked: IntArray = np.asarray(trace.output_tokens, np.int64)
         self.output: IntArray = np.minimum(self.asked, room)
@@ -63,29 +64,23 @@ class Demand:
         self.end: IntArray = self.prompt + self.output - 1
         self.session: IntArray = np.full(len(trace), -1, np.int64) if trace.session is None else trace.session
         self.content: ContentIds | None = trace.content
-        self.urgency: IntArray = _urgency(trace)
-        self.sequences: IntArray | None = _sequences(trace)
+        self.urgency: IntArray = _urgency(trace, distinct=not recorded)
+        self.sequences: IntArray | None = trace.sequences
         self.beams: NDArray[np.bool_] | None = None if trace.beam_width is None else trace.beam_width > 1
 
     def __len__(self) -> int:
         return len(self.prompt)
 
 
-def _urgency(trace: Trace) -> IntArray:
-    """Dense places by (priority, arrival): 0 is looked at first.
+def _urgency(trace: Trace, distinct: bool) -> IntArray:
+    """Dense places by (priority, arrival), of equal ones by row where ``distinct``: 0 is looked at first.
 
-    >>> _urgency(Trace("three", np.ones(3, int), np.ones(3, int), arrival_us=np.array([0, 0, 5]), priority=np.array([1, 1, 0])))
-    array([1, 1, 0])
+    >>> three = Trace("three", np.ones(3, int), np.ones(3, int), arrival_us=np.array([0, 0, 5]), priority=np.array([1, 1, 0]))
+    >>> _urgency(three, distinct=True), _urgency(three, distinct=False)
+    (array([1, 2, 0]), array([1, 1, 0]))
     """
     n = len(trace)
     columns = [np.zeros(n, np.int64) if column is None else column for column in (trace.priority, trace.arrival_us)]
+    columns += [np.arange(n)] if distinct else []
     places: IntArray = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(n).astype(np.int64)
     return places
-
-
-def _sequences(trace: Trace) -> IntArray | None:
-    columns = [column for column in (trace.samples, trace.beam_width) if column is not None]
-    if not columns:
-        return None
-    most: IntArray = np.maximum.reduce(columns)
-    return most if len(most) and int(most.max()) > 1 else None

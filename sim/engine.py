@@ -26,7 +26,7 @@ from sim.demand import Demand
 from sim.ledger import Integrals, Ledger, PoolState
 from sim.memory.allocator import DecodePath, SlotCounts
 from sim.request_log import RequestLog
-from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, Observer, Run, Stalled
+from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, TOO_WIDE, Observer, Run, Stalled
 from sim.scheduler import Scheduler
 from sim.step import NO_RUN, DecodeRun, Step
 from sim.step_time import StepLoad
@@ -78,6 +78,8 @@ class Engine:
 
     def _verdicts(self) -> IntArray:
         verdict = np.where(self.allocator.impossible(), EXCEEDS_POOL, SERVED)
+        if self.demand.sequences is not None and self.config.scheduler.max_num_seqs is not None:
+            verdict[self.demand.sequences > self.config.scheduler.max_num_seqs] = TOO_WIDE
         verdict[self.demand.too_long] = TOO_LONG
         return verdict if self.config.refuse_impossible else np.zeros_like(verdict)
 
@@ -133,10 +135,9 @@ class Engine:
                 yield self._env.timeout(0)
 
     def _finish(self, finished: list[int]) -> None:
-        now, ends = self.now, self.demand.end[finished].tolist()
-        for request, end in zip(finished, ends, strict=True):
-            self.log.finish(request, now, end)
-        at_limit = ends.count(self.config.max_model_len - 1)
+        ends = self.demand.end[finished].tolist()
+        held = [end for request, end in zip(finished, ends, strict=True) if self.log.finish(request, self.now, end)]
+        at_limit = held.count(self.config.max_model_len - 1)
         self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
 
     def _idle(self) -> Process:

@@ -1,4 +1,4 @@
-"""Asynchronous scheduling: steps that are scheduled before the output of the one before is known (SEMANTICS rules 35-37).
+"""Asynchronous scheduling: steps that are scheduled before the output of the one before is known (rules 35-37 of docs/rules.md).
 
     schedule 0, schedule 1 | output 0, schedule 2 | output 1, schedule 3 | ...
 

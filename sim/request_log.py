@@ -61,9 +61,13 @@ class RequestLog:
         self.preemptions[request] += 1
         self._leave(request, now, computed)
 
-    def finish(self, request: int, now: int, computed: int) -> None:
+    def finish(self, request: int, now: int, computed: int) -> bool:
+        """Returns whether it was running; not so where it was preempted with its last token on the way (rule 37)."""
         self.finished_us[request] = now
-        self._leave(request, now, computed)
+        ran = request in self._since
+        if ran:
+            self._leave(request, now, computed)
+        return ran
 
     def _leave(self, request: int, now: int, computed: int) -> None:
         since, base = self._since.pop(request)

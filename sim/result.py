@@ -140,9 +140,10 @@ def latency(run: Run) -> JsonObject:
 
 
 def throughput(run: Run) -> JsonObject:
-    """Completed requests and their tokens over the makespan."""
+    """Completed requests and their tokens over the makespan; outputs of all their sequences, prompts once."""
     done = run.log.finished_us != NEVER
-    output = int(run.demand.output[done].sum())
+    sequences = 1 if run.demand.sequences is None else run.demand.sequences[done]
+    output = int((run.demand.output[done] * sequences).sum())
     prompt = int(run.demand.prompt[done].sum())
     seconds = makespan_us(run) / 1e6
     return {

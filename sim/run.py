@@ -13,8 +13,9 @@ from sim.scheduler import Scheduler
 from sim.step import DecodeRun, Step
 from workloads.request import IntArray
 
-SERVED, TOO_LONG, EXCEEDS_POOL = 0, 1, 2
-REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_than_pool"}
+SERVED, TOO_LONG, EXCEEDS_POOL, TOO_WIDE = range(4)
+REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_than_pool",
+              TOO_WIDE: "more_sequences_than_max_num_seqs"}
 
 
 class Stalled(RuntimeError):

@@ -4,7 +4,7 @@
     new      the same in running order, until the token budget is used up
     extend   room for them, in that order; where one does not fit, a victim is preempted and it is tried again
 
-Rule numbers are those of SEMANTICS.
+Rule numbers are those of docs/rules.md.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class RunningSequences:
         if self._seen_preempted is not None:
             self._seen_preempted(request)
         rows = [(int(batch.handle[p]), int(batch.computed[p]), int(batch.target[p])) for p in places.tolist()]
-        swapped = self.host is not None and self.host.take(request, [row[1:] for row in rows], self.allocator)
+        end = int(batch.end[place])
+        swapped = self.host is not None and self.host.take(request, [row[1:] for row in rows], end, self.allocator)
         for handle, _, _ in reversed(rows):
             self.allocator.release(handle)
         unseen = self.flight is not None and self.flight.preempted(request)

@@ -1,6 +1,6 @@
 """The scheduler: who runs, who waits, and how many tokens each computes in a step.
 
-It decides as vLLM's V1 scheduler does (SEMANTICS sections 5 to 7); rule numbers are in the comments. A step is
+It decides as vLLM's V1 scheduler does; the numbers in the comments are the rules of docs/rules.md. A step is
 
     schedule()   the running sequences in order of admission get their tokens, the last one being preempted when memory
                  runs out; then, if nobody was preempted, the waiting queue is admitted from its head
@@ -70,7 +70,7 @@ class Scheduler(RunningSequences):
         sent = self._schedule_running(step, cap)
         self.refused = None
         if step.preempted:                             # rule 24: nobody is admitted after a preemption
-            self.refused = Refusal(self.allocator.need(self._ask_head(cap, self._tokens)))
+            self.refused = self._refusal(self._ask_head(cap, self._tokens))
         else:
             while len(self.waiting) and step.new_tokens < self._tokens and self._has_place():
                 if not self._admit_head(step, cap):
@@ -111,8 +111,12 @@ class Scheduler(RunningSequences):
     def _prefill_cap(self) -> int:
         """Rule 26: the long-prefill threshold, unless one request is alone in the system."""
         threshold = self.config.long_prefill_token_threshold
-        alone = self.config.exempt_lone_prefill and len(self.waiting) + len(self.running) <= 1
-        return threshold if threshold and not alone else UNLIMITED
+        if not threshold or (self.config.exempt_lone_prefill and len(self.waiting) + self._running_requests() <= 1):
+            return UNLIMITED
+        return threshold
+
+    def _running_requests(self) -> int:
+        return len(self.running) if self.groups is None else len(set(self.running.request.tolist()))
 
     # ------------------------------------------------------------------ admission (rules 24 to 27 and 30)
     def _ask_head(self, cap: int, budget: int) -> Ask:
@@ -137,7 +141,7 @@ class Scheduler(RunningSequences):
         longest = self.demand.max_model_len            # a prompt beyond it is given no more room (a server refuses it)
         handle = self.allocator.admit(ask if ask.tokens <= longest else replace(ask, tokens=longest))
         if handle is None or (self.groups is not None and not self.groups.reserve(ask.request, handle)):
-            self.refused = Refusal(self.allocator.need(ask) * (self.groups.pieces(ask.request) if self.groups else 1))
+            self.refused = self._refusal(ask)
             return False
         request = self.waiting.pop()
         self.running.append((request, handle, ask.tokens, ask.known, int(self.demand.end[request]), 0))
@@ -154,6 +158,9 @@ class Scheduler(RunningSequences):
         step.context_tokens += ask.tokens
         step.attention_pairs += new * ask.prefix.tokens + new * (new + 1) // 2
         return True
+
+    def _refusal(self, ask: Ask) -> Refusal:
+        return Refusal(self.allocator.need(ask) * (1 if self.groups is None else self.groups.pieces(ask.request)))
 
     # ------------------------------------------------------------------ steps on their way (rules 35 to 37)
     def _send(self, flight: Flight, step: Step, sent: IntArray) -> None:
@@ -231,7 +238,8 @@ class Scheduler(RunningSequences):
             return NO_RUN
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.
-        return DecodeRun(steps, refused=Refusal(self.allocator.need(ask)))
+        # By priority an arrival may go before it.
+        return DecodeRun(steps, self.config.policy == "priority", self._refusal(ask))
 
     def decode(self, run: DecodeRun) -> DecodePath | None:
         """Make the steps of ``run``; what remains is one update()."""

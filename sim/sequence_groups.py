@@ -14,6 +14,8 @@ tokens; what beams shared behind the prompt is not shared again.
 
 from __future__ import annotations
 
+import numpy as np
+
 from sim.batch import Batch
 from sim.demand import Demand
 from sim.memory.allocator import Allocator
@@ -55,13 +57,14 @@ class SequenceGroups:
         self._sizes: IntArray = demand.sequences
         self._waiting: dict[int, list[int]] = {}       # admitted, prompt not computed: known tokens of each sequence
         self._saved: dict[int, list[int]] = {}         # preempted: the same
-        self._alive: dict[int, int] = {}
+        self._alive: dict[int, int] = {}               # sequences that have not ended, of requests that were admitted
         self._beams: set[int] = set()
+        self._chosen: dict[int, int] = {}              # computed tokens at the last choice of survivors
         self._ahead: dict[int, list[int]] = {}         # reservations made at admission, not used yet
 
     def size(self, request: int) -> int:
-        """Sequences of a request."""
-        return int(self._sizes[request])
+        """Sequences of a request that have not ended."""
+        return self._alive.get(request, int(self._sizes[request]))
 
     def pieces(self, request: int) -> int:
         """Reservations asked for at once."""
@@ -90,9 +93,8 @@ class SequenceGroups:
 
     def admitted(self, request: int) -> None:
         """The prompt is about to be computed, by one sequence."""
-        size = self.size(request)
-        self._alive[request] = 1
-        if size > 1:
+        size = self._alive.setdefault(request, self.size(request))
+        if self._sizes[request] > 1:
             self._expect(request, self._saved.pop(request, [int(self.demand.prompt[request])] * size))
 
     def _expect(self, request: int, known: list[int]) -> None:
@@ -101,27 +103,29 @@ class SequenceGroups:
 
     def preempted(self, request: int, known: list[int], swapped: bool) -> int:
         """All its sequences leave; returns the tokens to compute before they branch again."""
-        del self._alive[request]
-        expected = self._waiting.pop(request, None)
-        if expected is not None:                       # not branched yet: it will branch as it was to
-            self.promised -= len(expected) - 1
-            self._saved[request] = expected
-            for handle in self._ahead.pop(request, []):
-                self.allocator.release(handle)
+        if request in self._waiting:                   # not branched yet: it will branch as it was to
+            self._saved[request] = self._call_off(request)
             return known[0]
         self._beams.discard(request)
-        if self.size(request) == 1:
+        if self._sizes[request] == 1:
             return known[0]
         if not swapped:                                # sequences that had ended stay ended
             self._saved[request] = known
         return int(self.demand.prompt[request])
 
+    def _call_off(self, request: int) -> list[int]:
+        """It leaves before it branched; returns the known tokens of each sequence."""
+        known = self._waiting.pop(request)
+        self.promised -= len(known) - 1
+        for handle in self._ahead.pop(request, []):
+            self.allocator.release(handle)
+        return known
+
     def back(self, request: int, rows: int) -> None:
         """``rows`` sequences came back from the host."""
-        self._alive[request] = rows
         if request in self._saved:
             self._expect(request, self._saved.pop(request))
-        elif rows > 1 and self.demand.beams is not None and self.demand.beams[request]:
+        elif rows > 1 and self._chooses(request):
             self._beams.add(request)
 
     def left(self, requests: list[int]) -> list[int]:
@@ -129,9 +133,13 @@ class SequenceGroups:
         done = []
         for request in requests:
             self._alive[request] -= 1
+            if request in self._waiting:               # one output token: the prompt's step was the last of all sequences
+                self._call_off(request)
+                self._alive[request] = 0
             if not self._alive[request]:
                 del self._alive[request]
                 self._beams.discard(request)
+                self._chosen.pop(request, None)
                 done.append(request)
         return done
 
@@ -139,8 +147,10 @@ class SequenceGroups:
     def branch(self, batch: Batch) -> int:
         """After a step: fork those whose prompt is computed, choose the survivors of beams; computed tokens added."""
         added = 0
-        for request in list(self._beams):
-            self._survive(batch, request)
+        if self._beams:
+            for request in dict.fromkeys(batch.request.tolist()):      # in running order: it decides the order of freed blocks
+                if request in self._beams:
+                    self._survive(batch, request)
         for request in [r for r in self._waiting if self._ready(batch, r)]:
             added += self._fork(batch, request)
         return added
@@ -161,18 +171,23 @@ class SequenceGroups:
             assert child is not None
             rows.append((request, child, computed, target, end, member))
         batch.insert(place + 1, rows)
-        self._alive[request] = 1 + len(rows)
-        if rows and self.demand.beams is not None and self.demand.beams[request]:
+        if rows and self._chooses(request):
             self._beams.add(request)
         return computed * len(rows)
 
+    def _chooses(self, request: int) -> bool:
+        """Whether survivors matter to memory: where every beam has a reservation, only what is in them changes."""
+        return self.demand.beams is not None and bool(self.demand.beams[request]) and not self.allocator.reserves_ahead
+
     def _survive(self, batch: Batch, request: int) -> None:
-        """One round of beam search, where all beams are at the same token."""
+        """One round of beam search, where all beams are at the same new token."""
         places = (batch.request == request).nonzero()[0]
         k, computed = len(places), batch.computed[places]
-        if k < 2 or int(computed.min()) != int(computed.max()) or int(computed[0]) < int(batch.target[places].max()):
+        token = int(computed[0])
+        if k < 2 or np.any(computed != token) or token < int(batch.target[places].max()) or token == self._chosen.get(request):
             return
-        parents = [mix(self.seed, request, int(computed[0]), j) % k for j in range(k)]
+        self._chosen[request] = token
+        parents = [mix(self.seed, request, token, j) % k for j in range(k)]
         handles = batch.handle[places].tolist()
         children: list[list[int]] = [[j for j in range(k) if parents[j] == parent] for parent in range(k)]
         made = [0] * k

@@ -1,6 +1,6 @@
 """The waiting queue: who is looked at next.
 
-    fcfs       in order of arrival; whoever was preempted comes in front of all (SEMANTICS rule 31)
+    fcfs       in order of arrival; whoever was preempted comes in front of all (rule 31 of docs/rules.md)
     priority   the smallest (priority, arrival) first; the preempted are queued like anybody (rule 29)
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class NaivePool:
-    """SEMANTICS rules 1-6 word by word: a list as the free queue, a dict of lists as the prefix index."""
+    """rules 1-6 of docs/rules.md word by word: a list as the free queue, a dict of lists as the prefix index."""
 
     def __init__(self, num_blocks, split_freed=True):
         self.split_freed = split_freed

@@ -1,4 +1,4 @@
-"""Block tables of several groups, one block at a time (SEMANTICS rules 39-41). Slow and obvious; the fast code must agree.
+"""Block tables of several groups, one block at a time (rules 39-41 of docs/rules.md). Slow and obvious; the fast code must agree.
 
 A group is ("full", None), ("sliding", window) or ("chunked", chunk). Block 0 in a table is the null block.
 """

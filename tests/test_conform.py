@@ -135,6 +135,18 @@ def test_a_bad_case_is_one_line(capsys, tmp_path, text, said):
     assert got.err.count("\n") == 1 and "bad.json" in got.err and said in got.err
 
 
+def test_one_bad_file_does_not_hide_the_others(capsys, tmp_path):
+    bad, large = tmp_path / "bad.json", tmp_path / "large.json"
+    bad.write_text("{")
+    large.write_text('{"runs": []}')
+    good = str(CASES["touch_free_block"])
+    said = run(capsys, "conform", str(bad), good, str(large), "-q")
+    assert said.status == 2 and "1 of 1 cases as recorded" in said.out
+    assert "bad.json" in said.err and "note: " in said.err and "--totals" in said.err
+    said = run(capsys, "conform", good, str(large), "-q")
+    assert said.status == 0 and "note: " in said.err
+
+
 def test_totals_of_a_large_run(capsys, tmp_path):
     requests = {"config": {}, "requests": [{"id": f"r{i}", "arrive": 0, "prompt": [[f"u{i}", 100 + i]], "output": 20}
                                            for i in range(50)]}

@@ -105,7 +105,7 @@ def test_from_a_laptop_to_a_b200_and_to_512_gb():
     assert max(labels) == 512
 
 
-@pytest.mark.parametrize(("gpu", "limits"), [    # SEMANTICS rule 53, server
+@pytest.mark.parametrize(("gpu", "limits"), [    # rule 53 of docs/rules.md, server
     ("H100", (1024, 8192)), ("H200", (1024, 8192)), ("B200", (1024, 16384)), ("MI300X", (1024, 16384)),
     ("A100-80GB", (256, 2048)), ("A100-40GB", (256, 2048)), ("L4", (256, 2048)), ("RTX 3090", (256, 2048)),
     ("69GiB", (256, 2048)), ("70GiB", (1024, 8192)), ("159GiB", (1024, 8192)), ("160GiB", (1024, 16384))])

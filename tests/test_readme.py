@@ -29,7 +29,17 @@ def commands():
     return [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ pagedsim")]
 
 
-@pytest.mark.parametrize("command", commands())
+def test_conform_says_what_is_printed_here(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    shown = next(block for block in blocks("console") if block.startswith("$ pagedsim conform"))
+    command, said = shown.split("\n", 1)
+    files = [str(path) for path in sorted(Path("tests/data/golden").glob("*.json"))]
+    assert command == "$ pagedsim conform tests/data/golden/*.json"
+    assert main(["conform", *files]) == 0
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if not command.startswith("pagedsim conform")])
 def test_commands_run(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert WEEK.replace("\n", "\\n") in README

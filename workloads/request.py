@@ -138,6 +138,19 @@ class Trace:
         return len(self.prompt_tokens)
 
     @property
+    def sequences(self) -> IntArray | None:
+        """Sequences a request, samples or beams; None where every request has one.
+
+        >>> Trace("two", np.array([5, 9]), np.array([9, 1]), samples=np.array([1, 4])).sequences
+        array([1, 4])
+        """
+        columns = [column for column in (self.samples, self.beam_width) if column is not None]
+        if not columns:
+            return None
+        most: IntArray = np.maximum.reduce(columns)
+        return most if len(most) and int(most.max()) > 1 else None
+
+    @property
     def duration_s(self) -> float:
         """Seconds from the first arrival to the last; 0 where there are no times."""
         if self.arrival_us is None or len(self) == 0:

@@ -104,7 +104,7 @@ class Lag(NamedTuple):
     """Asynchronous scheduling: what is known when a step is scheduled, in tokens, int64 arrays with one entry a sequence.
 
     ``processed`` tokens are computed for certain; the blocks that end after ``cache_from`` tokens and not after
-    ``cache_to`` become findable now (generated tokens are known only when their output arrives, SEMANTICS rule 36).
+    ``cache_to`` become findable now (generated tokens are known only when their output arrives, rule 36 of docs/rules.md).
     """
 
     processed: IntArray

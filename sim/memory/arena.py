@@ -24,11 +24,7 @@ class Arena(Protocol):
     """Free addresses; what rounding adds to a reservation is not free."""
 
     def rounded(self, size: int) -> int:
-        """What a reservation of ``size`` slots really takes."""
-        ...
-
-    def largest_possible(self) -> int:
-        """The largest reservation that fits into an empty arena."""
+        """What a reservation of ``size`` slots really takes; an empty arena has room for ``capacity // rounded(size)``."""
         ...
 
     def fits(self, size: int) -> bool:
@@ -71,9 +67,6 @@ class FitArena:
 
     def rounded(self, size: int) -> int:
         return size
-
-    def largest_possible(self) -> int:
-        return self.capacity
 
     def largest_hole(self) -> int:
         return max(self._sizes, default=0)
@@ -142,9 +135,6 @@ class BuddyArena:
 
     def rounded(self, size: int) -> int:
         return 1 << self._order(size)
-
-    def largest_possible(self) -> int:
-        return 1 << (self.capacity.bit_length() - 1) if self.capacity else 0
 
     def largest_hole(self) -> int:
         return next((1 << order for order in reversed(range(len(self._free))) if self._free[order]), 0)

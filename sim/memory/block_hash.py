@@ -1,6 +1,6 @@
 """Block hashes: what a full block contains, together with everything before it.
 
-vLLM hashes a block's tokens with its parent's hash, so equal hash means equal whole prefix (SEMANTICS rules 8-10).
+vLLM hashes a block's tokens with its parent's hash, so equal hash means equal whole prefix (rules 8-10 of docs/rules.md).
 Here a hash is a dense integer, so that the prefix index of the pool is an array. A request's blocks are of two kinds:
 
     block         0    1    2  |  3    4    5 ...

@@ -6,7 +6,7 @@ The pool owns three facts and nothing else changes them:
 * the **free queue** - blocks with ref count 0 in the order they will be handed out;
 * the **prefix index** - which block holds the content with a given block hash.
 
-The free queue is vLLM's (SEMANTICS rules 2-5). ``take`` pops at the front; a freed block without a hash goes to the
+The free queue is vLLM's (rules 2-5 of docs/rules.md). ``take`` pops at the front; a freed block without a hash goes to the
 front, one with a hash to the end, so it is evicted as late as possible:
 
     front                                                   end
@@ -147,9 +147,14 @@ class BlockPool:
             self._push_front(unheld[~hashed])
 
     # ------------------------------------------------------------------ the prefix index
+    def find(self, hashes: IntArray) -> BlockIds:
+        """The block of each hash, NO_HASH where there is none (rule 6)."""
+        found: BlockIds = self._index[hashes]
+        return found
+
     def lookup(self, hashes: IntArray) -> BlockIds:
         """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
-        found = self._index[hashes]
+        found = self.find(hashes)
         missing = found == NO_HASH
         return found[: missing.argmax()] if np.count_nonzero(missing) else found
 

@@ -71,9 +71,8 @@ class ContiguousAllocator:
         return self._start[handle], int(self.held[handle])
 
     def impossible(self) -> Any:
-        largest = self.arena.largest_possible()
-        sizes = self.reservation
-        return np.array([self.arena.rounded(s) > largest for s in sizes.tolist()], bool)
+        rounded = np.array([self.arena.rounded(size) for size in self.reservation.tolist()], np.int64)
+        return self.capacity // rounded < (1 if self.demand.sequences is None else self.demand.sequences)
 
     def find_prefix(self, request: int, tokens: int) -> Prefix:
         return NO_PREFIX

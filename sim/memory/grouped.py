@@ -3,7 +3,7 @@
     request 4   full      [ 7 | 8 | 21 | 22 | 30 ]       all groups have as many places, for the same tokens;
                 sliding   [ 0 | 0 |  3 |  9 | 31 ]       0 is the null block: the window has left that place behind
 
-All groups take from one free queue, and what one gives back another may get (SEMANTICS rules 39-41). A block hash names the
+All groups take from one free queue, and what one gives back another may get (rules 39-41 of docs/rules.md). A hash names the
 content and the group, so the prefix index is still one array. Before a sequence grows, blocks that have left its window are
 freed, last first, whether or not it then fits; new blocks are taken group by group.
 """
@@ -93,19 +93,14 @@ class GroupedAllocator(GroupTables):
 
         def cached(kind: GroupKind, blocks: int) -> NDArray[np.bool_]:
             both: NDArray[np.bool_] = np.logical_and.reduce(
-                [self._find(keys[:blocks] + g) != NO_HASH for g in self._search.members[kind]])
+                [self.pool.find(keys[:blocks] + g) != NO_HASH for g in self._search.members[kind]])
             return both
 
         hit, first = self._search.longest(limit, cached)
         found = np.zeros((hit, width), np.int32)
         for g, kind in enumerate(self.groups):
-            found[first[kind]:, g] = self._find(keys[first[kind]:hit] + g)
+            found[first[kind]:, g] = self.pool.find(keys[first[kind]:hit] + g)
         return Prefix(hit * self.block_size, found)
-
-    def _find(self, hashes: IntArray) -> BlockIds:
-        """The block of each hash, NO_HASH where there is none: a window's hit may have gaps before it."""
-        found: BlockIds = self.pool._index[hashes]
-        return found
 
     def need(self, ask: Ask) -> int:
         return self._new_blocks(ask) * self.block_size

@@ -4,7 +4,7 @@
     request 9   block table [ 7 | 8 | 30 ]             ref count 2, each slot counted once
 
 A sequence grows block by block; the only waste is the unfilled end of its last block. With prefix caching, full blocks
-become findable in the step that schedules their last token (SEMANTICS rules 16-19) and stay so after their holder has
+become findable in the step that schedules their last token (rules 16-19 of docs/rules.md) and stay so after their holder has
 gone, until they are reused. Sequences of one request share blocks until they write differently (see `sharing`); what they
 generate is their own and never findable.
 """
@@ -27,7 +27,11 @@ class PagedAllocator(BlockTables):
     reserves_ahead = False
 
     def impossible(self) -> NDArray[np.bool_]:
-        return self.demand.end > self.capacity
+        """Several sequences need their own blocks behind the full ones of the prompt, at the latest after a recompute."""
+        demand, size = self.demand, self.block_size
+        shared = demand.prompt // size
+        own = -(-demand.end // size) - shared
+        return (shared + own * (1 if demand.sequences is None else demand.sequences)) * size > self.capacity
 
     # ------------------------------------------------------------------ admission
     def find_prefix(self, request: int, tokens: int) -> Prefix:

@@ -1,6 +1,6 @@
 """What prefix caching found, counted as vLLM counts it and split by where the hits came from.
 
-Token-weighted counts are vLLM's ``PrefixCacheStats`` (SEMANTICS rule 15): once per admission, first admissions apart
+Token-weighted counts are vLLM's ``PrefixCacheStats`` (rule 15 of docs/rules.md): once per admission, first admissions apart
 from resumes, so that a request that finds its own blocks after a preemption does not look like sharing. The origin of a
 hit block is the request that wrote it: the request itself before one of the same session before another.
 """
@@ -57,7 +57,7 @@ class PrefixStats:
         writer = self._writer[ask.prefix.blocks]
         own = writer == ask.request
         session = self._session[ask.request]
-        same = (self._session[writer] == session) & ~own & (session >= 0)
+        same = (self._session[writer] == session) & ~own & (session >= 0) & (writer >= 0)
         counts = (len(own) - own.sum() - same.sum(), same.sum(), own.sum())
         for origin, blocks in zip(ORIGINS, counts, strict=True):
             self.hit_tokens_by_origin[origin] += int(blocks) * self._block_size

@@ -7,7 +7,7 @@ their places as null blocks (0), so that place ``k`` holds tokens ``k * block_si
     sliding, reach 24 of 16   [ 0 | 0 | 6 | 3 | 2 ]     the last 23 tokens and the next one: blocks wholly before are gone
     chunked, reach 64         [ 0 | 0 | 0 | 0 | 1 ]     the chunk the next token lies in
 
-Everything here is arithmetic on lengths (SEMANTICS rules 39-41); who holds a block is the pool's business.
+Everything here is arithmetic on lengths (rules 39-41 of docs/rules.md); who holds a block is the pool's business.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class GroupKind:
 
     Examples
     --------
-    >>> GroupKind("sliding", 24).skipped(75), GroupKind("chunked", 64).skipped(75), GroupKind("full").skipped(75)
-    (52, 64, 0)
+    >>> computed = np.array([20, 75])
+    >>> [kind.skipped(computed).tolist() for kind in (GroupKind("sliding", 24), GroupKind("chunked", 64), GroupKind("full"))]
+    [[0, 52], [0, 64], [0, 0]]
     """
 
     kind: str
@@ -63,7 +64,7 @@ class GroupKind:
             return computed * 0
         if self.kind == "chunked":
             return computed // self.reach * self.reach
-        return np.maximum(computed - self.reach + 1, 0) if isinstance(computed, np.ndarray) else max(computed - self.reach + 1, 0)
+        return np.maximum(computed - self.reach + 1, 0)
 
     def leaves_at(self, tokens: Any) -> Any:
         """The fewest computed tokens at which the first ``tokens`` tokens, 1 or more, are all skipped; int or array."""

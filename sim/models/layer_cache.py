@@ -6,7 +6,7 @@
     chunked   block_size tokens                        ceil(min(chunk + tokens in flight, max_model_len) / block_size)
     state     one whole state, whatever its length     1; 2 or more with prefix caching; more with speculation
 
-The rules are those of SEMANTICS sections 8 and 10 (rules 40, 41, 44, 46).
+The rules are 40, 41, 44 and 46 of docs/rules.md.
 """
 
 from __future__ import annotations

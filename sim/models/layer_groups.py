@@ -1,4 +1,4 @@
-"""How vLLM groups the layers of a model into block tables that draw from one pool (SEMANTICS rules 39, 45 and 51).
+"""How vLLM groups the layers of a model into block tables that draw from one pool (rules 39, 45 and 51 of docs/rules.md).
 
     5 full + 29 sliding layers          pool block = 5 pages, whichever group holds it
     group 0   full     0 ..  4            +----+----+----+----+----+

@@ -1,6 +1,6 @@
 """The memory budget of one GPU: what is left for the KV cache when weights, activations and overhead are taken off.
 
-    total x gpu_memory_utilization - weights - activation peak - overhead = available for KV      (SEMANTICS rule 43)
+    total x gpu_memory_utilization - weights - activation peak - overhead = available for KV      (rule 43)
 
 The activation peak of vLLM's profiling run is the larger of a forward pass over ``max_num_batched_tokens`` tokens and
 the sampler over ``max_num_seqs`` rows of logits. Both constants were read off start-up logs that print every other term:

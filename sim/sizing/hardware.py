@@ -81,7 +81,7 @@ def known_gpus() -> list[Gpu]:
 
 
 def default_limits(gpu: Gpu | None) -> tuple[int, int]:
-    """vLLM's ``max_num_seqs`` and ``max_num_batched_tokens`` of a server on this GPU (SEMANTICS rule 53).
+    """vLLM's ``max_num_seqs`` and ``max_num_batched_tokens`` of a server on this GPU (rule 53 of docs/rules.md).
 
     Examples
     --------

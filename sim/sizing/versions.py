@@ -1,4 +1,4 @@
-"""What changed between vLLM versions in the start-up report and the memory budget (SEMANTICS section 9 and rule 52)."""
+"""What changed between vLLM versions in the start-up report and the memory budget (rule 52 of docs/rules.md)."""
 
 from __future__ import annotations
 
@@ -108,6 +108,11 @@ class Version:
         return self.number >= (0, 25, 0)
 
     @property
+    def schedules_ahead(self) -> bool:
+        """Whether a step may be scheduled before the output of the last one is known (since 0.10; on by default since 0.14)."""
+        return self.number >= (0, 10, 0)
+
+    @property
     def exempts_lone_prefill(self) -> bool:
         """Whether the long-prefill threshold is lifted for a request alone in the system (rule 26: since 0.32)."""
         return self.number >= (0, 32, 0)
@@ -176,7 +181,7 @@ def parse_version(text: str) -> Version:
     InputError
         If it is no version, or newer than those whose rules are known.
     """
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?=$|[.+a-z-])", text.strip())
+    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[a-z][a-z0-9]*)?(?:[.+-][a-z0-9]+)*", text.strip())
     if found is None:
         raise InputError(f"vLLM version {text!r}: a version such as {NEWEST} is wanted")
     version = Version((int(found[1]), int(found[2]), LAST_PATCH if found[3] is None else int(found[3])))

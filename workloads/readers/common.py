@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.readers.csv_table import header_of
+from workloads.readers.csv_table import COUNT, PRIORITY, CsvTable, Kind, header_of
 from workloads.readers.json_lines import parse_object
 from workloads.readers.messages import Place, show_path
 from workloads.readers.source import Source, first_line
 from workloads.readers.times import join_stamps, since_first_us
 from workloads.request import ContentIds, InputError, IntArray, Trace
+
+SEQUENCES = {"priority": PRIORITY, "samples": COUNT, "beam_width": COUNT}
+"""Columns that a table of ours may have besides; they become those of Trace."""
 
 CERTAIN = 100  # a score from here on: the file has every column the format needs
 LIKELY = 50  # from here on: so near that its complaint about a missing column helps
@@ -79,6 +82,11 @@ def score_columns(head: Head, needed: Sequence[str], foreign: Sequence[str] = ()
     return CERTAIN + there if there == len(needed) else CERTAIN * there // len(needed)
 
 
+def read_table(table: CsvTable, kinds: Mapping[str, Kind]) -> dict[str, list[NDArray[Any]]]:
+    """The named columns and those of `SEQUENCES` that are there, as `CsvTable.read`."""
+    return table.read({**kinds, **{name: kind for name, kind in SEQUENCES.items() if name in table.header}})
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of a file in file order, zero lengths included.
@@ -90,12 +98,15 @@ class Rows:
         See `times.join_stamps`.
     content : ContentIds or None
         As in Trace.
+    parts : mapping of column to its arrays
+        What `read_table` gave; those of `SEQUENCES` are taken from it.
     """
 
     prompt_tokens: IntArray
     output_tokens: IntArray
     stamps: Sequence[NDArray[Any]] | None = None
     content: ContentIds | None = None
+    parts: Mapping[str, Sequence[NDArray[Any]]] = field(default_factory=dict)
 
     def to_trace(self, path: str) -> Trace:
         """Leave out rows with a zero length, sort stably by time, and count time from the least stamp kept.
@@ -103,8 +114,11 @@ class Rows:
         Raises
         ------
         InputError
-            If no row is left.
+            If no row is left, or a row asks for several samples and several beams.
         """
+        besides = {name: np.concatenate(self.parts[name]) for name in SEQUENCES if name in self.parts}
+        if len(besides.keys() - {"priority"}) == 2 and np.any((besides["samples"] > 1) & (besides["beam_width"] > 1)):
+            raise InputError(f"{show_path(path)}: a request has several samples or several beams, not both")
         no_prompt = self.prompt_tokens == 0
         no_output = (self.output_tokens == 0) & ~no_prompt  # a row is counted once
         counts = {"zero_prompt": int(no_prompt.sum()), "zero_output": int(no_output.sum())}
@@ -125,4 +139,5 @@ class Rows:
             arrival_us=arrival_us,
             content=None if self.content is None else self.content.take(rows),
             dropped=dropped,
+            **{name: column[rows] for name, column in besides.items()},
         )

@@ -34,6 +34,8 @@ class Kind:
 
 LENGTH = Kind(fast_fields.lengths, values.length_of_text)
 CALENDAR_TIME = Kind(fast_fields.iso_ns, times.iso_ns)
+COUNT = Kind(lambda fields: None, values.count_of_text)
+PRIORITY = Kind(lambda fields: None, values.priority_of_text)
 SECONDS = Kind(fast_fields.seconds_ns, times.fine_stamp, object)
 
 

@@ -11,6 +11,7 @@ from workloads.readers.messages import Place, bad_value, missing_column, show
 from workloads.readers.times import FINE_DIGITS, LATEST_S, fine_stamp
 
 MOST_TOKENS = 2**31
+MOST_SEQUENCES = 4096
 MOST_ID = 2**63 - 1
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
@@ -34,6 +35,42 @@ def length_of_text(text: str) -> int:
     if len(digits) > 10 or int(digits) > MOST_TOKENS:
         raise ValueError(f"is more than {MOST_TOKENS} tokens")
     return int(digits)
+
+
+def count_of_text(text: str) -> int:
+    """A number of sequences from the text of a CSV field: digits only, at least 1.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    >>> count_of_text("4")
+    4
+    """
+    return _whole(text, 1, MOST_SEQUENCES)
+
+
+def priority_of_text(text: str) -> int:
+    """A priority from the text of a CSV field: a whole number, perhaps negative; smaller is more urgent.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    >>> priority_of_text("-3")
+    -3
+    """
+    return _whole(text, -MOST_TOKENS, MOST_TOKENS)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError("is not a whole number")
+    if len(text.lstrip("+-0")) > 10 or not least <= int(text) <= most:
+        raise ValueError(f"is not from {least} to {most}")
+    return int(text)
 
 
 def length_of(row: Mapping[str, Any], column: str, place: Place) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from workloads.readers.common import Head, Reader, Rows, score_columns
+from workloads.readers.common import Head, Reader, Rows, read_table, score_columns
 from workloads.readers.csv_table import LENGTH, SECONDS, open_csv
 from workloads.readers.source import Source
 from workloads.request import Trace
@@ -33,10 +33,10 @@ def read(source: Source) -> Trace:
     """
     table = open_csv(source)
     timed = TIME in table.header
-    parts = table.read({TIME: SECONDS, **LENGTHS} if timed else LENGTHS)
+    parts = read_table(table, {TIME: SECONDS, **LENGTHS} if timed else LENGTHS)
     prompt = np.concatenate(parts["num_prefill_tokens"])
     output = np.concatenate(parts["num_decode_tokens"])
-    return Rows(prompt, output, parts[TIME] if timed else None).to_trace(source.path)
+    return Rows(prompt, output, parts[TIME] if timed else None, parts=parts).to_trace(source.path)
 
 
 READER = Reader("vidur", "Vidur, Etalon: [arrived_at,]num_prefill_tokens,num_decode_tokens", score, read)
