@@ -6,7 +6,6 @@ the run's own pool, and the closed form.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -48,31 +47,22 @@ class Check:
 
 
 class OverlapAudit(Observer):
-    """Follows every reservation and counts those that overlap another or leave the pool."""
+    """Looks at all reservations whenever one was made; counts those that overlap another or leave the pool."""
 
     def __init__(self) -> None:
         self.overlaps = 0
-        self._spans: list[tuple[int, int]] = []
-        self._of: dict[int, tuple[int, int]] = {}
 
     def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
         assert isinstance(allocator, ContiguousAllocator)
         self._allocator = allocator
 
     def scheduled(self, now_us: int, step: Step) -> None:
-        for request, _, _, _, handle in step.admitted:
-            start, size = self._allocator.placed(handle)
-            span = (start, start + size)
-            i = bisect_left(self._spans, span)
-            self.overlaps += (start < 0 or span[1] > self._allocator.capacity
-                              or (i > 0 and self._spans[i - 1][1] > start)
-                              or (i < len(self._spans) and self._spans[i][0] < span[1]))
-            self._spans.insert(i, span)
-            self._of[request] = span
-
-    def updated(self, now_us: int, finished: list[int]) -> None:
-        for request in finished:
-            self._spans.remove(self._of.pop(request))
+        if step.admitted:
+            start, size = self._allocator.reservations()
+            order = np.argsort(start)
+            start, stop = start[order], (start + size)[order]
+            self.overlaps += int(np.count_nonzero(start[1:] < stop[:-1]))
+            self.overlaps += int(np.count_nonzero((start < 0) | (stop > self._allocator.capacity)))
 
 
 class TableAudit(Observer):

@@ -173,6 +173,7 @@ class SequenceGroups:
         batch.insert(place + 1, rows)
         if rows and self._chooses(request):
             self._beams.add(request)
+            self._chosen.setdefault(request, computed)
         return computed * len(rows)
 
     def _chooses(self, request: int) -> bool:
@@ -184,7 +185,7 @@ class SequenceGroups:
         places = (batch.request == request).nonzero()[0]
         k, computed = len(places), batch.computed[places]
         token = int(computed[0])
-        if k < 2 or np.any(computed != token) or token < int(batch.target[places].max()) or token == self._chosen.get(request):
+        if k < 2 or np.any(computed != token) or token < int(batch.target[places].max()) or token == self._chosen[request]:
             return
         self._chosen[request] = token
         parents = [mix(self.seed, request, token, j) % k for j in range(k)]

@@ -70,6 +70,12 @@ class ContiguousAllocator:
         """Start address and size in slots of a reservation now held."""
         return self._start[handle], int(self.held[handle])
 
+    def reservations(self) -> tuple[IntArray, IntArray]:
+        """Start addresses and sizes of all reservations now held."""
+        n = len(self._start)
+        start = np.fromiter(self._start.values(), np.int64, n)
+        return start, self.held[np.fromiter(self._start, np.int64, n)]
+
     def impossible(self) -> Any:
         rounded = np.array([self.arena.rounded(size) for size in self.reservation.tolist()], np.int64)
         return self.capacity // rounded < (1 if self.demand.sequences is None else self.demand.sequences)
