@@ -21,7 +21,7 @@ from experiments.progress import bars
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
 from experiments.version import VERSION
-from sim.catalog import ALLOCATORS
+from sim.catalog import DEFAULT
 from sim.engine import Engine
 from sim.request_log import NEVER
 from sim.result import scenario
@@ -110,7 +110,7 @@ def _console() -> Console:
 def _allocators(options: argparse.Namespace) -> list[str]:
     if options.allocator:
         return list(dict.fromkeys(options.allocator))
-    return [name for name in ALLOCATORS if name != "paged-prefix" or options.enable_prefix_caching]
+    return [name for name in DEFAULT if name != "paged-prefix" or options.enable_prefix_caching]
 
 
 # ---------------------------------------------------------------------- running
@@ -175,10 +175,10 @@ def _config_json(setup: Setup) -> dict[str, Any]:
         "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,
         "long_prefill_token_threshold": scheduler.long_prefill_token_threshold, "watermark": scheduler.watermark,
-        "placement": sim.placement, "step_time": sim.step_time.describe(), "saturate": sim.saturate,
-        "async_scheduling": scheduler.async_scheduling, "scheduling_policy": scheduler.policy,
+        "placement": sim.placement, "page_slots": sim.page_slots, "step_time": sim.step_time.describe(), "saturate": sim.saturate,
+        "batching": scheduler.batching, "async_scheduling": scheduler.async_scheduling, "scheduling_policy": scheduler.policy,
         "preemption_mode": "recompute" if scheduler.swap_blocks is None else "swap", "swap_blocks": scheduler.swap_blocks,
-        "vllm_version": setup.version, "notes": setup.notes,
+        "beam_turnover": scheduler.beam_turnover, "vllm_version": setup.version, "notes": setup.notes,
     }
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sim import kv_formula
+from sim.catalog import block_slots
 from sim.config import SimConfig
 from sim.engine import simulate
 from sim.memory.allocator import Allocator
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.reserving import ReservingAllocator
 from sim.run import Observer, Run
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
@@ -116,8 +118,10 @@ def checks(name: str, run: Run, bytes_per_slot: int | None, audit: Audit) -> Ite
         yield from _contiguous_checks(name, run, audit)
     else:
         yield from _paged_checks(name, run, bytes_per_slot, audit)
-    if name in PROBES:
-        yield PROBES[name](name, run.config)
+    if name == "contiguous-max":
+        yield probe_contiguous_max(name, run.config)
+    elif isinstance(run.allocator, PagedAllocator):
+        yield probe_paged(name, run.config)
 
 
 def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Check]:
@@ -128,21 +132,22 @@ def _contiguous_checks(name: str, run: Run, audit: OverlapAudit) -> Iterator[Che
 
 
 def _paged_checks(name: str, run: Run, bytes_per_slot: int | None, audit: TableAudit) -> Iterator[Check]:
-    config = run.config
+    size = block_slots(name, run.config)
     audit.count()
     unit, per_slot = ("slots", 1) if bytes_per_slot is None else ("bytes", bytes_per_slot)
     yield Check(f"{unit} in tables at the fullest = blocks x block {unit}", name,
-                audit.by_tables * config.block_size * per_slot,
-                audit.by_free_queue * kv_formula.kv_bytes_per_block(per_slot, config.block_size), True)
+                audit.by_tables * size * per_slot, audit.by_free_queue * kv_formula.kv_bytes_per_block(per_slot, size), True)
     yield Check("wrong ref counts = 0", name, audit.wrong_refs, 0, True)
-    yield Check("internal over (block_size - 1) each = 0", name,
-                max(0, run.ledger.internal_excess), 0, True)
-    if name == "paged" and run.demand.sequences is None:
-        per_sequence = -(-(config.max_model_len - 1) // config.block_size)
+    if isinstance(run.allocator, ReservingAllocator):
+        yield Check("preemptions = 0", name, run.preemptions, 0, True)
+    elif not run.allocator.reserves_ahead or run.demand.sequences is None:     # sequences to come have blocks before they run
+        yield Check("internal over (block_size - 1) each = 0", name, max(0, run.ledger.internal_excess), 0, True)
+    if name != "paged-prefix" and run.demand.sequences is None:
+        per_sequence = kv_formula.blocks_for(run.config.max_model_len - 1, size)
         yield Check("token states (slot-us): ledger = log", name, run.ledger.total.parts[0],
                     sum(run.log.token_us), True)
         yield Check(f"full-length sequences <= blocks // {per_sequence:,}", name,
-                    run.peak_at_limit, (config.num_blocks - 1) // per_sequence, False)
+                    run.peak_at_limit, run.config.usable_slots // size // per_sequence, False)
 
 
 def audit_for(name: str) -> Audit:
@@ -152,10 +157,14 @@ def audit_for(name: str) -> Audit:
 
 # ---------------------------------------------------------------------- probes on the run's own pool
 def probe_paged(name: str, config: SimConfig) -> Check:
-    """Equal prompts of whole blocks, one output token, all at once: as many run as the formula says fit."""
-    blocks = max(1, (config.max_model_len - 1) // config.block_size)
-    prompt = blocks * config.block_size
-    fit = (config.num_blocks - 1) // blocks
+    """Equal prompts of whole blocks, one output token, all at once: as many run as the formula says fit.
+
+    Where nobody says how long outputs may be, a reservation is all that ``max_model_len`` leaves.
+    """
+    size, longest, reserving = block_slots(name, config), config.max_model_len - 1, name == "paged-reserve"
+    blocks = kv_formula.blocks_for(longest, size) if reserving else max(1, longest // size)
+    prompt = longest if reserving else blocks * size
+    fit = config.usable_slots // size // blocks
     own = _probe_config(config, max_model_len=max(config.max_model_len, prompt + 1))
     return Check(f"probe, equal prompts: blocks // {blocks:,}", name,
                  _peak(name, own, prompt, fit + 1), fit, True)
@@ -167,9 +176,6 @@ def probe_contiguous_max(name: str, config: SimConfig) -> Check:
     own = _probe_config(config, placement="first-fit")
     return Check("probe, first fit: slots // max_model_len", name,
                  _peak(name, own, config.max_model_len - 1, fit + 1), fit, True)
-
-
-PROBES = {"paged": probe_paged, "paged-prefix": probe_paged, "contiguous-max": probe_contiguous_max}
 
 
 def _probe_config(config: SimConfig, **changes: object) -> SimConfig:

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from experiments.pages import PAGES
 from experiments.serve_line import human_int
-from sim.catalog import ALLOCATORS
+from sim.catalog import ALLOCATORS, DEFAULT
 from sim.memory.arena import PLACEMENTS
-from sim.scheduler_config import POLICIES
+from sim.scheduler_config import BATCHINGS, POLICIES
 from workloads.readers import READERS
 
 
@@ -70,10 +71,14 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", type=whole(1), metavar="N", help="only the first N requests")
     group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
     group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")
+    group.add_argument("--max-output-tokens", type=whole(1), metavar="N", help="max_tokens of every request, at least its output "
+                       "(what paged-reserve goes by; default: not known)")
     several = group.add_mutually_exclusive_group()
     several.add_argument("--samples", "-n", type=whole(1), metavar="N",
                          help="outputs sampled in parallel for each prompt (default 1)")
     several.add_argument("--beam-width", type=whole(1), metavar="K", help="beams of a beam search (default 1: none)")
+    group.add_argument("--beam-turnover", type=number(0, 1), metavar="X", help="probability that a beam draws a parent among all "
+                       "beams after a token, instead of going on by itself (default 1)")
     group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
 
 
@@ -149,6 +154,8 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--watermark", type=number(0, 0.999, including=True), default=0.0, metavar="X",
                        help="share of the blocks kept free when admitting (default 0)")
     group.add_argument("--scheduling-policy", choices=POLICIES, default="fcfs", help="who is looked at first (default fcfs)")
+    group.add_argument("--batching", choices=BATCHINGS, default="continuous",
+                       help="static: a batch is formed when nothing runs and ends together (default continuous)")
     group.add_argument("--async-scheduling", action=flag, default=False,
                        help="schedule a step before the last one's output is known")
     group.add_argument("--preemption-mode", choices=("recompute", "swap"), default="recompute",
@@ -165,9 +172,10 @@ def add_allocators(parser: argparse.ArgumentParser) -> None:
     """What is compared."""
     group = parser.add_argument_group("what is compared")
     group.add_argument("--allocator", action="append", choices=list(ALLOCATORS), metavar="NAME",
-                       help=f"one of {', '.join(ALLOCATORS)}; may be repeated (default: all)")
+                       help=f"one of {', '.join(ALLOCATORS)}; may be repeated (default: {', '.join(DEFAULT)})")
     group.add_argument("--placement", choices=list(PLACEMENTS), default="buddy",
                        help="where contiguous reservations go (default buddy)")
+    group.add_argument("--page-size", choices=list(PAGES), help="page of vattention: K or V of one layer (default 2MiB)")
     group.add_argument("--saturate", action="store_true", help="all requests at time 0, memory alone limits")
 
 

@@ -76,9 +76,13 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
                      f"{_limit(config['max_num_batched_tokens'])}, placement {config['placement']}, "
                      f"{'asynchronous' if config['async_scheduling'] else 'synchronous'} scheduling")
     other = [f"policy {config['scheduling_policy']}"] if config["scheduling_policy"] != "fcfs" else []
+    other += ["static batching"] if config["batching"] == "static" else []
     other += [f"preemption by swap to {config['swap_blocks']:,} host blocks"] if config["swap_blocks"] is not None else []
     other += [f"{config['samples']} samples a request"] if (config["samples"] or 1) > 1 else []
     other += [f"{config['beam_width']} beams a request"] if (config["beam_width"] or 1) > 1 else []
+    other += [f"turnover {config['beam_turnover']:g}"] if config["beam_turnover"] < 1 else []
+    other += [f"at most {config['max_output_tokens']:,} output tokens known at admission"] if config["max_output_tokens"] else []
+    other += [f"pages of {config['page_size']} = {config['page_slots']:,} slots"] if config["page_size"] else []
     if other:
         yield "", ", ".join(other)
     yield "", f"step time {config['step_time']}"

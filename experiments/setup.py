@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.deployment import deployment, model_and_gpu
+from experiments.pages import check_slots, page_size, page_slots, with_limit
 from sim import kv_formula
 from sim.config import SimConfig
 from sim.models.model import ModelShape
@@ -69,15 +70,17 @@ def prepare(options: argparse.Namespace) -> Setup:
     if blocks > MOST_BLOCKS or blocks * options.block_size > MOST_SLOTS:
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
                          f"blocks and {MOST_SLOTS:,} slots")
-    clock = _step_time(options, asked, per_token)
+    check_slots(options, (blocks - 1) * options.block_size, MOST_BLOCKS)
+    clock, page = _step_time(options, asked, per_token), page_size(options)
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
-                        split_freed=version.splits_freed)
+                        split_freed=version.splits_freed, page_slots=page_slots(page, asked))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
     asked_for = {name: getattr(options, name) for name in
-                 ("seed", "rate", "limit", "shuffle", "max_total_tokens", "samples", "beam_width")}
+                 ("seed", "rate", "limit", "shuffle", "max_total_tokens", "max_output_tokens", "samples", "beam_width")}
+    asked_for["page_size"] = page
     return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes)
 
 
@@ -100,12 +103,15 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
     if not len(trace):
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
+    trace = with_limit(trace, options, notes)
     for name in ("samples", "beam_width"):
         if getattr(options, name) is not None:
             try:
                 trace = replace(trace, **{name: np.full(len(trace), getattr(options, name), np.int64)})
             except ValueError as error:
                 raise InputError(f"--{name.replace('_', '-')}: {error}") from None
+    if options.beam_turnover is not None and (trace.beam_width is None or int(trace.beam_width.max()) < 2):
+        raise InputError("--beam-turnover is for beam searches, and there is none: --beam-width, or a column beam_width")
     if options.scheduling_policy == "priority" and trace.priority is None:
         notes.append(f"{trace.source} has no priorities: all requests are equally urgent, the earlier one first")
     return _timed(trace, options, arrivals, notes)
@@ -204,7 +210,8 @@ def _scheduler(options: argparse.Namespace, gpu: Gpu | None, asked: Deployment |
         return SchedulerConfig(
             seqs, tokens, options.enable_chunked_prefill, options.long_prefill_token_threshold, version.gates_whole_prompts,
             options.watermark, options.scheduling_policy, options.async_scheduling, version.exempts_lone_prefill,
-            version.goes_on_after_own_preemption, _swap_blocks(options, per_token), options.seed)
+            version.goes_on_after_own_preemption, _swap_blocks(options, per_token), options.seed, options.beam_turnover or 1.0,
+            options.batching)
     except ValueError as error:
         raise InputError(str(error)) from None
 

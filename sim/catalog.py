@@ -10,6 +10,10 @@ from sim.memory.allocator import Allocator
 from sim.memory.arena import PLACEMENTS
 from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_oracle, reserve_pow2
 from sim.memory.paged import PagedAllocator
+from sim.memory.paging import PageAllocator
+from sim.memory.reserving import ReservingAllocator
+from sim.scheduler import Scheduler
+from sim.static_batching import StaticScheduler
 from workloads.request import IntArray
 
 
@@ -25,11 +29,41 @@ def _paged(caching: bool) -> Callable[[Demand, SimConfig], Allocator]:
     return make
 
 
+def _reserving(demand: Demand, config: SimConfig) -> Allocator:
+    return ReservingAllocator(demand, config.num_blocks, config.block_size, config.split_freed)
+
+
+def _token(demand: Demand, config: SimConfig) -> Allocator:
+    return PagedAllocator(demand, config.usable_slots + 1, 1, caching=False, split_freed=config.split_freed)
+
+
+def _vattention(demand: Demand, config: SimConfig) -> Allocator:
+    return PageAllocator(demand, config.usable_slots, block_slots("vattention", config), config.split_freed)
+
+
+def block_slots(name: str, config: SimConfig) -> int:
+    """Slots of the blocks that an allocator gives out, and in which its host pool and watermark are counted."""
+    if name == "vattention":
+        if config.page_slots is None:
+            raise ValueError("vattention: page_slots is wanted, the tokens of a page")
+        return config.page_slots
+    return 1 if name == "token" else config.block_size
+
+
 ALLOCATORS: dict[str, Callable[[Demand, SimConfig], Allocator]] = {
     "contiguous-max": _contiguous(reserve_max),
     "contiguous-pow2": _contiguous(reserve_pow2),
     "contiguous-oracle": _contiguous(reserve_oracle),
     "paged": _paged(caching=False),
     "paged-prefix": _paged(caching=True),
+    "paged-reserve": _reserving,
+    "token": _token,
+    "vattention": _vattention,
 }
-"""Name -> (demand, config) -> allocator, in the order a comparison shows them."""
+"""Name -> (demand, config) -> allocator."""
+
+SCHEDULERS = {"continuous": Scheduler, "static": StaticScheduler}
+"""`SchedulerConfig.batching` -> scheduler."""
+
+DEFAULT = ("contiguous-max", "contiguous-pow2", "contiguous-oracle", "paged", "paged-prefix")
+"""What a comparison shows unless asked for others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import SchedulerConfig
@@ -34,6 +34,8 @@ class SimConfig:
         recorded cases of the real scheduler.
     split_freed : bool
         Whether freed blocks without a hash are reused first (vLLM since 0.25); off, every freed block goes to the end.
+    page_slots : int, optional
+        Tokens a page of the ``vattention`` allocator (`kv_formula.tokens_per_page`).
     longest_jump : int
         Most decode steps made at once; 1 makes every step by itself.
     """
@@ -48,10 +50,11 @@ class SimConfig:
     refuse_impossible: bool = True
     longest_jump: int = 1024
     split_freed: bool = True
+    page_slots: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1)):
-            if getattr(self, name) < least:
+        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {self.placement!r}")
@@ -61,3 +64,8 @@ class SimConfig:
     def usable_slots(self) -> int:
         """Slots every allocator of a comparison manages."""
         return (self.num_blocks - 1) * self.block_size
+
+    def scheduler_for(self, block_size: int) -> SchedulerConfig:
+        """The scheduler's options for an allocator with other blocks: a host pool of the same slots."""
+        blocks = self.scheduler.swap_blocks
+        return replace(self.scheduler, swap_blocks=None if blocks is None else blocks * self.block_size // block_size)

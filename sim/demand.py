@@ -29,6 +29,9 @@ class Demand:
     ----------
     prompt, asked, output, end : int64, shape (requests,)
         Prompt tokens, output tokens of the trace and after truncation, token states at the end (``prompt + output - 1``).
+    most : int64, shape (requests,)
+        Token states at the end for all a server knows at admission: ``prompt + max_tokens - 1``, or what ``max_model_len``
+        allows where that is less or ``max_tokens`` is not known.
     too_long : bool, shape (requests,)
         Requests refused at arrival because the prompt leaves no room for an output token.
     truncated : bool, shape (requests,)
@@ -62,6 +65,7 @@ class Demand:
         self.output: IntArray = np.minimum(self.asked, room)
         self.truncated = ~self.too_long & (self.output < self.asked)
         self.end: IntArray = self.prompt + self.output - 1
+        self.most: IntArray = self.prompt + (room if trace.max_tokens is None else np.minimum(trace.max_tokens, room)) - 1
         self.session: IntArray = np.full(len(trace), -1, np.int64) if trace.session is None else trace.session
         self.content: ContentIds | None = trace.content
         self.urgency: IntArray = _urgency(trace, distinct=not recorded)

@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 import simpy
 
-from sim.catalog import ALLOCATORS
+from sim.catalog import ALLOCATORS, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.ledger import Integrals, Ledger, PoolState
 from sim.memory.allocator import DecodePath, SlotCounts
 from sim.request_log import RequestLog
 from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, TOO_WIDE, Observer, Run, Stalled
-from sim.scheduler import Scheduler
 from sim.step import NO_RUN, DecodeRun, Step
 from sim.step_time import StepLoad
 from sim.timeline import Timeline
@@ -60,8 +59,10 @@ class Engine:
         self.config = config
         self.demand = Demand(trace, config.max_model_len)
         self.allocator = ALLOCATORS[allocator](self.demand, config)
-        self.scheduler = Scheduler(self.demand, self.allocator, config.scheduler, config.num_blocks, config.block_size)
-        self.ledger = Ledger(self.allocator.capacity, config.block_size - 1)
+        size = block_slots(allocator, config)
+        self.scheduler = SCHEDULERS[config.scheduler.batching](
+            self.demand, self.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
+        self.ledger = Ledger(self.allocator.capacity, size - 1)
         self.log = RequestLog(len(trace))
         arrival = np.zeros(len(trace), np.int64) if config.saturate or trace.arrival_us is None else trace.arrival_us
         self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, arrival, self._verdicts())
@@ -198,8 +199,9 @@ class Engine:
         self.log.step_started(now)
 
     def _jump(self, run: DecodeRun) -> int:
-        now, n = self.now, len(self.scheduler.running)
-        context = self.scheduler.computed + n * np.arange(1, run.steps + 1)
+        now, running, ended = self.now, self.scheduler.running, self.scheduler.ended()
+        n, kept = len(running) - len(ended), int(running.computed[ended].sum())
+        context = self.scheduler.computed - kept + n * np.arange(1, run.steps + 1)
         tokens = np.full(run.steps, n)
         durations = np.asarray(self.config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
         starts: IntArray = now + np.cumsum(durations) - durations
@@ -208,9 +210,11 @@ class Engine:
             durations, starts, context = durations[: run.steps], starts[: run.steps], context[: run.steps]
         path = self.scheduler.decode(run)
         self.facts.steps += run.steps
+        for request in running.request[ended[running.member[ended] == 0]].tolist():
+            self.log.uneven(request, int(starts.sum()), 0)
         self.log.step_started(int(starts.sum()))
         self._mark(now)
-        self._book_run(context, durations, path)
+        self._book_run(context + kept, durations, path)
         for observer in self._observers:
             observer.jumped(starts, run)
         return int(durations.sum())

@@ -59,6 +59,38 @@ def kv_bytes_per_block(bytes_per_token: int, block_size: int = 16) -> int:
     return bytes_per_token * block_size
 
 
+def tokens_per_page(page_bytes: int, kv_heads: int, head_dim: int, bytes_per_element: int | Fraction = 2) -> int:
+    """Tokens whose K (or V) of one layer fit into a page of GPU memory, rounded down.
+
+    Parameters
+    ----------
+    page_bytes : int
+        64 KiB to 2 MiB.
+    kv_heads, head_dim : int
+        KV heads of one rank, elements a head.
+    bytes_per_element : int or Fraction
+        See `ELEMENT_BYTES`.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive or a page does not hold one token.
+
+    Notes
+    -----
+    Source: vAttention (ASPLOS'25), where K and V of each layer lie in contiguous virtual tensors that pages are mapped behind.
+    A token that would lie across the end of a page is counted for the next one.
+
+    >>> tokens_per_page(2 * 2**20, kv_heads=8, head_dim=128)
+    1024
+    """
+    _positive(page_bytes=page_bytes, kv_heads=kv_heads, head_dim=head_dim, bytes_per_element=bytes_per_element)
+    token = kv_heads * head_dim * Fraction(bytes_per_element)
+    if token > page_bytes:
+        raise ValueError(f"a page of {page_bytes} bytes holds no token of {token} bytes")
+    return int(page_bytes // token)
+
+
 def blocks_that_fit(available_bytes: int, block_bytes: int) -> int:
     """Blocks in ``available_bytes``, the null block included (rule 45); 0 where nothing is available.
 

@@ -113,7 +113,7 @@ def prefix_cache(run: Run) -> JsonObject | None:
 
 def sharing(run: Run) -> JsonObject | None:
     """Slots of all block tables against slots of referenced blocks; None where nothing can be shared."""
-    if not isinstance(run.allocator, PagedAllocator):
+    if not isinstance(run.allocator, PagedAllocator) or run.allocator.reserves_ahead:
         return None
     window = run.window
     return {

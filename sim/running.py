@@ -25,6 +25,7 @@ from sim.waiting import ArrivalQueue, PriorityQueue, WaitingQueue
 from workloads.request import IntArray
 
 UNLIMITED = 1 << 62
+NOBODY, EVERYBODY = np.zeros(0, np.int64), slice(None)
 
 
 class RunningSequences:
@@ -41,7 +42,8 @@ class RunningSequences:
         self.computed = 0
         self.preemptions = 0
         self.flight = Flight(len(demand)) if config.async_scheduling else None
-        self.groups = None if demand.sequences is None else SequenceGroups(demand, allocator, config.beam_seed)
+        self.groups = None if demand.sequences is None else SequenceGroups(demand, allocator, config.beam_seed,
+                                                                           config.beam_turnover)
         self.host = None if config.swap_blocks is None else HostPool(config.swap_blocks, block_size)
         self._seen_preempted: Callable[[int], None] | None = None
         self._known: IntArray = demand.prompt.copy()
@@ -54,6 +56,14 @@ class RunningSequences:
         """Call ``seen`` with each request at the moment it is preempted, for logs of decisions."""
         self._seen_preempted = seen
 
+    def ended(self) -> IntArray:
+        """Places of sequences that have their last token and stay (`static_batching`)."""
+        return NOBODY
+
+    def _growing(self) -> IntArray | slice:
+        """Places of the others."""
+        return EVERYBODY
+
     # ------------------------------------------------------------------ rules 22 and 23
     def _schedule_running(self, step: Step, cap: int) -> IntArray:
         """Tokens for the running sequences; returns how many each got, in running order."""
@@ -61,7 +71,7 @@ class RunningSequences:
         n = len(batch)
         if not n:
             return np.zeros(0, np.int64)
-        if self.flight is None and not self._prefilling and n <= self._tokens \
+        if self.flight is None and not self._prefilling and n <= self._tokens and not len(self.ended()) \
                 and self.allocator.extend_by_one(batch.handle, batch.computed):
             batch.computed += 1
             self.computed += n
@@ -70,7 +80,7 @@ class RunningSequences:
             return np.ones(n, np.int64)
         want = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
         want = np.clip(self._longest - batch.computed, 0, want)
-        want[batch.computed == batch.end] = 0          # rule 35: the last token is on its way
+        want[batch.computed == batch.end] = 0          # rule 35: the last token is on its way; or the batch is not over
         new, start = self._within_budget(want, 0), 0
         while True:
             start += self._extend(slice(start, None), new[start:])
@@ -135,7 +145,8 @@ class RunningSequences:
             self._seen_preempted(request)
         rows = [(int(batch.handle[p]), int(batch.computed[p]), int(batch.target[p])) for p in places.tolist()]
         end = int(batch.end[place])
-        swapped = self.host is not None and self.host.take(request, [row[1:] for row in rows], end, self.allocator)
+        swapped = self.host is not None and (self.groups is None or self.groups.may_swap(request)) \
+            and self.host.take(request, [row[1:] for row in rows], end, self.allocator)
         for handle, _, _ in reversed(rows):
             self.allocator.release(handle)
         unseen = self.flight is not None and self.flight.preempted(request)

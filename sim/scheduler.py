@@ -71,7 +71,7 @@ class Scheduler(RunningSequences):
         self.refused = None
         if step.preempted:                             # rule 24: nobody is admitted after a preemption
             self.refused = self._refusal(self._ask_head(cap, self._tokens))
-        else:
+        elif self._may_join():
             while len(self.waiting) and step.new_tokens < self._tokens and self._has_place():
                 if not self._admit_head(step, cap):
                     break
@@ -101,6 +101,10 @@ class Scheduler(RunningSequences):
         self.computed -= int(batch.end[done].sum())
         batch.remove(done)
         return finished if self.groups is None else self.groups.left(finished)
+
+    def _may_join(self) -> bool:
+        """Whether requests are admitted beside those that run."""
+        return True
 
     def _has_place(self) -> bool:
         """Whether the head's sequences may run beside the others; those to come of others are counted."""
@@ -217,14 +221,7 @@ class Scheduler(RunningSequences):
     # ------------------------------------------------------------------ many steps at once
     def decode_run(self, most: int) -> DecodeRun:
         """How many of the next steps, at most ``most``, are pure decode steps with the same running set."""
-        batch = self.running
-        n = len(batch)
-        if not n or self._prefilling or n > self._tokens or self.flight is not None \
-                or (self.groups is not None and self.groups.busy):
-            return NO_RUN
-        steps = min(most, int((batch.end - batch.computed).min()))
-        if steps > 1:
-            steps = self.allocator.decode_limit(batch.handle, batch.computed, steps)
+        n, steps = len(self.running), self._alike(most)
         if steps < 2:
             return NO_RUN
         if n >= self._tokens or (not self._has_place() if len(self.waiting) else n >= self._seqs):
@@ -241,11 +238,22 @@ class Scheduler(RunningSequences):
         # By priority an arrival may go before it.
         return DecodeRun(steps, self.config.policy == "priority", self._refusal(ask))
 
+    def _alike(self, most: int) -> int:
+        """For how many steps every sequence that has not ended computes one token, if nobody joins; below 2 for none."""
+        batch, rows = self.running, self._growing()
+        left = batch.end[rows] - batch.computed[rows]
+        if not len(left) or self._prefilling or len(left) > self._tokens or self.flight is not None \
+                or (self.groups is not None and self.groups.busy):
+            return 0
+        steps = min(most, int(left.min()))
+        return self.allocator.decode_limit(batch.handle[rows], batch.computed[rows], steps) if steps > 1 else steps
+
     def decode(self, run: DecodeRun) -> DecodePath | None:
         """Make the steps of ``run``; what remains is one update()."""
-        batch = self.running
-        path = self.allocator.decode(batch.handle, batch.computed, run.steps)
-        batch.computed += run.steps
-        self.computed += len(batch) * run.steps
+        batch, rows = self.running, self._growing()
+        handles = batch.handle[rows]
+        path = self.allocator.decode(handles, batch.computed[rows], run.steps)
+        batch.computed[rows] += run.steps
+        self.computed += len(handles) * run.steps
         self.refused = run.refused
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 POLICIES = ("fcfs", "priority")
+BATCHINGS = ("continuous", "static")
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class SchedulerConfig:
 
     ``swap_blocks`` is the size of a host pool, in blocks: a preempted request's blocks are copied there if they fit, and it
     goes on where it was instead of computing its tokens again; None: always by recompute, as vLLM's V1 engine.
+
+    ``beam_turnover`` is the probability that a survivor of a beam search draws a parent among all beams after a token, instead
+    of going on from its own (`sequence_groups`).
+
+    ``batching`` is ``continuous``, or ``static``: a batch is formed when nothing runs and ends together (`static_batching`).
 
     Raises
     ------
@@ -37,6 +43,8 @@ class SchedulerConfig:
     go_on_after_own_preemption: bool = True
     swap_blocks: int | None = None
     beam_seed: int = 0
+    beam_turnover: float = 1.0
+    batching: str = "continuous"
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens"):
@@ -49,8 +57,14 @@ class SchedulerConfig:
             raise ValueError(f"swap_blocks must be 0 or more, not {self.swap_blocks}")
         if self.swap_blocks is not None and self.async_scheduling:
             raise ValueError("preemption by swap and asynchronous scheduling do not go together")
+        if self.batching not in BATCHINGS:
+            raise ValueError(f"batching must be one of {', '.join(BATCHINGS)}, not {self.batching!r}")
+        if self.batching == "static" and self.async_scheduling:
+            raise ValueError("static batching and asynchronous scheduling do not go together")
         if self.policy not in POLICIES:
             raise ValueError(f"scheduling_policy must be one of {', '.join(POLICIES)}, not {self.policy!r}")
+        if not 0 < self.beam_turnover <= 1:
+            raise ValueError(f"beam_turnover must be above 0 and at most 1, not {self.beam_turnover}")
         if not 0 <= self.watermark < 1:
             raise ValueError(f"watermark must be in [0, 1), not {self.watermark}")
         if self.max_num_batched_tokens is not None and self.max_num_batched_tokens < (self.max_num_seqs or 0):

@@ -7,9 +7,11 @@
                                it alone holds, one with several children is forked
 
 The rule for survivors is stated, not learned: survivor j of request r after its t-th token has the parent
-``mix(seed, r, t, j) mod k``, where mix is a fixed integer hash, so the same trace and seed give the same beams. A request is
-admitted, preempted and finished as a whole. By recompute the prompt is computed once more and then each sequence's own
-tokens; what beams shared behind the prompt is not shared again.
+``mix(seed, r, t, j) mod k``, where mix is a fixed integer hash, so the same trace and seed give the same beams. With a
+``turnover`` below 1 it draws that parent only where ``mix(seed, r, t, j, 1) < turnover x 2**64``, and else goes on from beam j.
+
+A request is admitted, preempted and finished as a whole. By recompute the prompt is computed once more and then each
+sequence's own tokens; what beams shared behind the prompt is not shared again.
 """
 
 from __future__ import annotations
@@ -48,12 +50,13 @@ class SequenceGroups:
         Sequences that admitted requests will still fork: they count against ``max_num_seqs``.
     """
 
-    def __init__(self, demand: Demand, allocator: Allocator, seed: int) -> None:
+    def __init__(self, demand: Demand, allocator: Allocator, seed: int, turnover: float = 1.0) -> None:
         assert demand.sequences is not None
         self.demand = demand
         self.allocator = allocator
         self.seed = seed
         self.promised = 0
+        self._drawn_below = int(turnover * (1 << 64))
         self._sizes: IntArray = demand.sequences
         self._waiting: dict[int, list[int]] = {}       # admitted, prompt not computed: known tokens of each sequence
         self._saved: dict[int, list[int]] = {}         # preempted: the same
@@ -100,6 +103,10 @@ class SequenceGroups:
     def _expect(self, request: int, known: list[int]) -> None:
         self._waiting[request] = known
         self.promised += len(known) - 1
+
+    def may_swap(self, request: int) -> bool:
+        """Whether what lies in memory is all that a request holds; not so where sequences to come have their room already."""
+        return not self._ahead.get(request)
 
     def preempted(self, request: int, known: list[int], swapped: bool) -> int:
         """All its sequences leave; returns the tokens to compute before they branch again."""
@@ -157,7 +164,7 @@ class SequenceGroups:
 
     def _ready(self, batch: Batch, request: int) -> bool:
         place = int((batch.request == request).argmax())
-        return bool(batch.computed[place] >= self.demand.prompt[request])
+        return bool(self.demand.prompt[request] <= batch.computed[place] < batch.end[place])
 
     def _fork(self, batch: Batch, request: int) -> int:
         known = self._waiting.pop(request)
@@ -180,15 +187,22 @@ class SequenceGroups:
         """Whether survivors matter to memory: where every beam has a reservation, only what is in them changes."""
         return self.demand.beams is not None and bool(self.demand.beams[request]) and not self.allocator.reserves_ahead
 
+    def _parent(self, request: int, token: int, survivor: int, beams: int) -> int:
+        """The beam that a survivor goes on from."""
+        if mix(self.seed, request, token, survivor, 1) < self._drawn_below:
+            return mix(self.seed, request, token, survivor) % beams
+        return survivor
+
     def _survive(self, batch: Batch, request: int) -> None:
         """One round of beam search, where all beams are at the same new token."""
         places = (batch.request == request).nonzero()[0]
         k, computed = len(places), batch.computed[places]
         token = int(computed[0])
-        if k < 2 or np.any(computed != token) or token < int(batch.target[places].max()) or token == self._chosen[request]:
+        if k < 2 or np.any(computed != token) or token < int(batch.target[places].max()) or token == self._chosen[request] \
+                or token == batch.end[places[0]]:
             return
         self._chosen[request] = token
-        parents = [mix(self.seed, request, token, j) % k for j in range(k)]
+        parents = [self._parent(request, token, j, k) for j in range(k)]
         handles = batch.handle[places].tolist()
         children: list[list[int]] = [[j for j in range(k) if parents[j] == parent] for parent in range(k)]
         made = [0] * k

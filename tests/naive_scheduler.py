@@ -29,7 +29,7 @@ class NaiveScheduler:
         sequences = [n for _, _, n, _ in requests]
         self.memory = NaivePaged(num_blocks, size, caching, split_freed,
                                  list(zip([r[0] for r in requests], self.end, sequences, strict=True)), content)
-        self.size, self.config = size, config
+        self.size, self.config, self.static = size, config, config.batching == "static"
         self.keep_free = int(config.watermark * num_blocks)
         self.waiting, self.running = [], []
         self.known = [[p] * n for p, _, n, _ in requests]              # of each sequence that has not ended
@@ -48,6 +48,10 @@ class NaiveScheduler:
     def of(self, request):
         return [s for s in self.running if s.request == request]
 
+    def over(self, s):
+        """It has its last token and waits for the others of a static batch."""
+        return s.computed == self.end[s.request]
+
     def host_used(self):
         return sum(-(-computed // self.size) for rows in self.host.values() for computed, _ in rows)
 
@@ -60,15 +64,18 @@ class NaiveScheduler:
         self.left = self.config.max_num_batched_tokens or NO_LIMIT
         threshold, in_system = self.config.long_prefill_token_threshold, {s.request for s in self.running} | set(self.waiting)
         self.cap = threshold if threshold and not (self.config.exempt_lone_prefill and len(in_system) == 1) else NO_LIMIT
+        closed = self.static and self.running
         for s in self.running:
             s.new = 0
         for s in list(self.running):                                   # rule 22
-            if s in self.running and not self.serve(s):
+            if s in self.running and not self.over(s) and not self.serve(s):
                 break
         for s in self.running:
             s.computed += s.new
         if self.preempted:                                             # rule 24
             self.refused = True
+            return
+        if closed:
             return
         while self.waiting and self.left > 0 and self.has_place(self.waiting[0]) and self.admit(self.waiting[0]):
             self.waiting.pop(0)
@@ -77,7 +84,7 @@ class NaiveScheduler:
         """Tokens for a running sequence; False when it had to preempt itself (rule 23)."""
         s.new = min(max(s.target - s.computed, 1), self.cap, self.left)
         while not self.memory.grow(s.name, s.new):
-            self.preempt(self.running[-1].request)
+            self.preempt([r for r in self.running if not self.over(r)][-1].request)
             if s not in self.running:
                 return False
         self.memory.cache(s.name, s.computed, s.computed + s.new)
@@ -86,7 +93,10 @@ class NaiveScheduler:
 
     def preempt(self, request):
         """All sequences of a request leave, and it waits in front of all (rule 31)."""
-        gone = self.of(request)
+        gone = [s for s in self.of(request) if not self.over(s)]
+        for s in self.of(request):
+            if self.over(s):
+                self.memory.free(s.name)
         self.running = [s for s in self.running if s.request != request]
         for s in reversed(gone):
             self.memory.free(s.name)
@@ -148,8 +158,9 @@ class NaiveScheduler:
     def update(self):
         """Who has its last token leaves; beams are chosen; those whose prompt is computed branch. Returns who is done."""
         finished = []
+        waits = self.static and not all(map(self.over, self.running))
         for s in list(self.running):                                   # rule 20
-            if s.computed == self.end[s.request]:
+            if self.over(s) and not waits:
                 self.memory.free(s.name)
                 self.running.remove(s)
                 if not self.of(s.request):
@@ -158,7 +169,8 @@ class NaiveScheduler:
             if self.requests[request][3] and self.branched[request]:
                 self.choose(request)
         for request in dict.fromkeys(s.request for s in self.running):
-            if not self.branched[request] and self.of(request)[0].computed == self.requests[request][0]:
+            first = self.of(request)[0]
+            if not self.branched[request] and first.computed == self.requests[request][0] and not self.over(first):
                 self.branch(request)
         return finished
 
@@ -175,12 +187,16 @@ class NaiveScheduler:
         """Every survivor is a copy of its parent; then the parents go, in order."""
         beams = self.of(request)
         k, token = len(beams), beams[0].computed
+        if self.over(beams[0]):
+            return
         if k < 2 or any(s.computed != token or s.computed < s.target for s in beams) or token == self.round[request]:
             return
         self.round[request] = token
         names = [self.name() for _ in beams]
         for j, name in enumerate(names):
-            self.memory.fork(beams[mix(self.config.beam_seed, request, token, j) % k].name, name)
+            drawn = mix(self.config.beam_seed, request, token, j, 1) < self.config.beam_turnover * 2**64
+            parent = mix(self.config.beam_seed, request, token, j) % k if drawn else j
+            self.memory.fork(beams[parent].name, name)
         for s, name in zip(beams, names, strict=True):
             self.memory.free(s.name)
             s.name = name

@@ -32,6 +32,7 @@ def trace_of(requests, content=None, span=4, session=None):
 def config_of(num_blocks, block_size, max_model_len, **changes):
     scheduler = {k: changes.pop(k) for k in list(changes) if k in SchedulerConfig.__dataclass_fields__}
     changes.setdefault("step_time", ConstantStepTime(1))
+    changes.setdefault("page_slots", block_size + 3)    # divides next to no pool
     return SimConfig(num_blocks=num_blocks, block_size=block_size, max_model_len=max_model_len,
                      scheduler=SchedulerConfig(**scheduler), **changes)
 

@@ -14,7 +14,7 @@ from cli_run import document, lengths, mooncake, run, shared_trace, timed
 import experiments.output
 from experiments.cli import main
 from experiments.version import VERSION
-from sim.catalog import ALLOCATORS
+from sim.catalog import DEFAULT
 
 PARTS = ["token_states", "reserved", "internal", "cached", "external", "remainder", "idle"]
 TOP = ["schema", "pagedsim", "trace", "config", "capacity", "scenarios", "crosscheck"]
@@ -130,9 +130,9 @@ def test_scenarios_come_in_the_order_asked(capsys, traffic):
     found = document(capsys, traffic, *POOL, *flags, "--allocator", "paged")
     assert [s["allocator"] for s in found["scenarios"]] == asked
     assert list(dict.fromkeys(c["scenario"] for c in found["crosscheck"])) == asked
-    assert [s["allocator"] for s in document(capsys, traffic, *POOL)["scenarios"]] == list(ALLOCATORS)
+    assert [s["allocator"] for s in document(capsys, traffic, *POOL)["scenarios"]] == list(DEFAULT)
     without = document(capsys, traffic, *POOL, "--no-enable-prefix-caching")
-    assert [s["allocator"] for s in without["scenarios"]] == [name for name in ALLOCATORS if name != "paged-prefix"]
+    assert [s["allocator"] for s in without["scenarios"]] == [name for name in DEFAULT if name != "paged-prefix"]
 
 
 def test_config_says_what_was_assumed(capsys, tmp_path):

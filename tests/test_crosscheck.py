@@ -15,11 +15,14 @@ from sim.catalog import ALLOCATORS
 from sim.ledger import Ledger
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.paging import PageAllocator
+from sim.memory.reserving import ReservingAllocator
 from sim.request_log import RequestLog
 
 # A pool of 32 blocks of 4 = 128 slots and a longest request of 32: four of them fit, in either way of counting.
 POOL = ("--num-gpu-blocks-override", 33, "--block-size", 4, "--max-model-len", 32, "--step-time", "constant:10ms",
         "--placement", "first-fit")
+MODEL = {"vattention": ("--model", "Llama-2-13b", "--page-size", "64KiB")}       # 10,240 bytes a token: 21 pages of 6, 2 left
 RUNNING = "running (sequence-us): ledger = log"
 OVERLAP = "reservations overlapping = 0"
 CEILING = "running <= slots // max_model_len"
@@ -30,10 +33,21 @@ INTERNAL = "internal over (block_size - 1) each = 0"
 STATES = "token states (slot-us): ledger = log"
 FULL = "full-length sequences <= blocks // 8"
 EQUAL = "probe, equal prompts: blocks // 7"
+NO_EVICTION = "preemptions = 0"
 CONTIGUOUS = {RUNNING, OVERLAP}
 PAGED = {RUNNING, BYTES, REFS, INTERNAL, EQUAL}
 ALL = {"contiguous-max": CONTIGUOUS | {CEILING, FIRST_FIT}, "contiguous-pow2": CONTIGUOUS, "contiguous-oracle": CONTIGUOUS,
-       "paged": PAGED | {STATES, FULL}, "paged-prefix": PAGED}
+       "paged": PAGED | {STATES, FULL}, "paged-prefix": PAGED,
+       "paged-reserve": {RUNNING, BYTES, REFS, NO_EVICTION, STATES, FULL, "probe, equal prompts: blocks // 8"},
+       "token": {RUNNING, BYTES, REFS, INTERNAL, STATES, "full-length sequences <= blocks // 31",
+                 "probe, equal prompts: blocks // 31"},
+       "vattention": {RUNNING, BYTES.replace("slots", "bytes"), REFS, INTERNAL, STATES, "full-length sequences <= blocks // 6",
+                      "probe, equal prompts: blocks // 5"}}
+
+
+def named(name, *beginnings):
+    """The checks of an allocator that begin so."""
+    return {check for check in ALL[name] if check.startswith(beginnings)}
 
 
 @pytest.fixture
@@ -45,7 +59,7 @@ def trace(tmp_path):
 
 def failed(capsys, trace, name):
     """The checks of one allocator that say FAILED; status, report and messages must agree with them."""
-    said = run(capsys, "compare", trace, *POOL, "--allocator", name, "-q")
+    said = run(capsys, "compare", trace, *POOL, *MODEL.get(name, ()), "--allocator", name, "-q")
     lines = [line for line in said.out.splitlines() if line.startswith(f"  {name} ") and line.endswith("FAILED")]
     names = {check for check in ALL[name] if any(f"  {check}  " in line for line in lines)}
     assert len(names) == len(lines)
@@ -62,7 +76,7 @@ def failed(capsys, trace, name):
 @pytest.mark.parametrize("name", ALLOCATORS)
 def test_without_a_bug_nothing_fails(capsys, trace, name):
     assert failed(capsys, trace, name) == set()
-    said = run(capsys, "compare", trace, *POOL, "--allocator", name, "--json", "-", "-q")
+    said = run(capsys, "compare", trace, *POOL, *MODEL.get(name, ()), "--allocator", name, "--json", "-", "-q")
     assert {check["name"] for check in json.loads(said.out)["crosscheck"]} == ALL[name]
 
 
@@ -189,7 +203,46 @@ def losing_blocks(name):
     return plant
 
 
+def another(name, make):
+    """An allocator by this name that is not what it says."""
+    def plant(patch):
+        patch.setitem(ALLOCATORS, name, make)
+    return plant
+
+
+class Forgetful(ReservingAllocator):
+    """Does not know the last of several sequences any more."""
+
+    def extend_by_one(self, handles, computed):
+        return len(handles) == 1
+
+    def extend(self, handles, computed, new, lag=None):
+        return len(handles) - (len(handles) > 1)
+
+    def decode_limit(self, handles, computed, most):
+        return 1
+
+
+MORE_BUGS = [
+    (another("paged-reserve", lambda demand, config: Forgetful(demand, config.num_blocks, config.block_size)),
+     "paged-reserve", {NO_EVICTION}),
+    (another("paged-reserve", lambda demand, config: ReservingAllocator(demand, 4 * config.num_blocks, config.block_size)),
+     "paged-reserve", named("paged-reserve", "full", "probe")),
+    (another("token", lambda demand, config: PagedAllocator(demand, config.usable_slots // 2 + 1, 2, caching=False)),
+     "token", {INTERNAL}),
+    (another("token", lambda demand, config: PagedAllocator(demand, config.usable_slots + 1, 1, caching=True)),
+     "token", {STATES, *named("token", "full")}),
+    (another("token", lambda demand, config: PagedAllocator(demand, config.usable_slots - 9, 1, caching=False)),
+     "token", named("token", "probe")),
+    (another("vattention", lambda demand, config: PageAllocator(demand, config.usable_slots, 12)),
+     "vattention", {INTERNAL, *named("vattention", "probe")}),
+    (another("vattention", lambda demand, config: PagedAllocator(demand, 22, 6, caching=True)),
+     "vattention", {STATES, *named("vattention", "full")}),
+    *((allocator_leaks_a_block, name, {REFS, STATES, *named(name, "slots", "bytes")})
+      for name in ("paged-reserve", "token", "vattention")),
+]
 BUGS = [
+    *MORE_BUGS,
     *((ledger_forgets_time, name, {RUNNING, *({STATES} & ALL[name])}) for name in ALLOCATORS),
     *((log_forgets_time, name, {RUNNING, *({STATES} & ALL[name])}) for name in ALLOCATORS),
     (log_forgets_a_token, "paged", {STATES}),

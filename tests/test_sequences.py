@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from naive_scheduler import NaiveScheduler
 from small import LONG, config_of, states, trace_of
 
-from sim.catalog import ALLOCATORS
+from sim.catalog import ALLOCATORS, SCHEDULERS
 from sim.demand import Demand
 from sim.engine import Engine
 from sim.memory.allocator import Refusal
 from sim.run import Observer
-from sim.scheduler import Scheduler
 from sim.sequence_groups import mix
 
 
@@ -60,7 +59,8 @@ class Play:
         self.arrival, self.made = trace.arrival_us, 0
         demand = Demand(trace, config.max_model_len)
         self.allocator = ALLOCATORS[allocator](demand, config)
-        self.real = Scheduler(demand, self.allocator, config.scheduler, config.num_blocks, config.block_size)
+        self.real = SCHEDULERS[config.scheduler.batching](demand, self.allocator, config.scheduler, config.num_blocks,
+                                                          config.block_size)
 
     def step(self):
         """Schedule and update; what each running sequence held between the two, and `Step`."""
@@ -128,7 +128,7 @@ def test_one_output_token_is_the_prompts_step(allocator):
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_one_sample_is_a_plain_request(allocator, swap_blocks):
     rows = [(7, 30), (9, 14, 2), (3, 20, 3), (12, 6, 4)]
-    blocks = 31 if allocator.startswith("contiguous") else 13
+    blocks = 31 if allocator.startswith(("contiguous", "paged-reserve")) else 13
     config = config_of(blocks, 4, 40, longest_jump=1, swap_blocks=swap_blocks, placement="first-fit")
     plain = outcome(trace_of(rows), config, allocator)
     assert plain == outcome(several(rows, samples=[1] * 4, beams=[1] * 4), config, allocator)
@@ -220,6 +220,36 @@ def test_three_beams_step_by_step():
     assert made == [[[1, 2]], [[1, 3], [1, 4], [1, 2]], [[1, 4], [1, 3], [1, 2]],
                     [[1, 3, 2], [1, 3, 5], [1, 4, 6]], [[1, 4, 5], [1, 4, 6], [1, 3, 2]]]
     assert free[1:4] == [[4, 5], [2, 5], [5, 7]] and play.allocator.copies == 4
+
+
+def test_survivors_that_keep_their_own_beam():
+    # Seed 6 draws the parents above; whether survivor j is asked to draw one is a draw of its own, below 0.18 only for
+    # survivor 1 after 7 tokens (0.715 and 0.155, then 0.203 and 0.802, 0.454 and 0.183). So beam 1 becomes a child of beam 0
+    # once, the first to write copies block 3 into 2, and after that each goes on by itself.
+    assert [[mix(6, 0, t, j, 1) < 0.18 * 2**64 for j in range(2)] for t in (7, 8, 9)] == [[False, True], [False] * 2, [False] * 2]
+    trace = several([(6, 5)], beams=[2])
+    made = steps(Play(trace, config_of(12, 4, 20, beam_seed=6, beam_turnover=0.18)), 5)
+    assert made == [[[1, 2]], [[1, 3], [1, 2]], [[1, 2], [1, 3]], *[[[1, 2, 4], [1, 3, 5]]] * 2]
+    # Nobody is asked below 0.15: two beams are two samples then. Above 0.81 everybody is.
+    assert steps(Play(trace, config_of(12, 4, 20, beam_seed=6, beam_turnover=0.15)), 5) == steps(
+        Play(several([(6, 5)], samples=[2]), config_of(12, 4, 20)), 5)
+    assert steps(Play(trace, config_of(12, 4, 20, beam_seed=6, beam_turnover=0.81)), 5) == steps(
+        Play(trace, config_of(12, 4, 20, beam_seed=6)), 5)
+
+
+def test_less_turnover_shares_less():
+    trace = several([(6, 60)] * 8, beams=[4] * 8)
+    shares = []
+    for turnover in (0.05, 0.3, 1.0):
+        total = outcome(trace, config_of(600, 4, 80, beam_turnover=turnover), "paged")[0]
+        shares.append(1 - total.physical / total.logical)
+    assert 0 < shares[0] < shares[1] < shares[2]
+
+
+@pytest.mark.parametrize("turnover", [0.0, -0.5, 1.01, float("nan")])
+def test_a_turnover_is_a_share(turnover):
+    with pytest.raises(ValueError, match=r"beam_turnover must be above 0 and at most 1, not"):
+        config_of(12, 4, 20, beam_turnover=turnover)
 
 
 @pytest.mark.parametrize("allocator", ["paged", "paged-prefix"])
@@ -431,7 +461,8 @@ def small_traces(draw):
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 2, 5])), reserve_full_isl=draw(st.booleans()),
         watermark=draw(st.sampled_from([0.0, 0.0, 0.2])), exempt_lone_prefill=draw(st.booleans()),
         swap_blocks=draw(st.one_of(st.none(), st.integers(0, 3 * most))), beam_seed=draw(st.integers(0, 3)),
-        split_freed=draw(st.booleans()))
+        beam_turnover=draw(st.sampled_from([1.0, 1.0, 0.5, 0.1])),
+        split_freed=draw(st.booleans()), batching=draw(st.sampled_from(["continuous", "continuous", "static"])))
     return trace, config
 
 
@@ -470,7 +501,7 @@ def test_step_by_step_as_the_naive_scheduler(made, caching):
     trace, config = made
     demand = Demand(trace, config.max_model_len)
     allocator = ALLOCATORS["paged-prefix" if caching else "paged"](demand, config)
-    real = Scheduler(demand, allocator, config.scheduler, config.num_blocks, config.block_size)
+    real = SCHEDULERS[config.scheduler.batching](demand, allocator, config.scheduler, config.num_blocks, config.block_size)
     naive = naive_of(trace, config, caching)
     assert not allocator.impossible().any()
     done, step = 0, 0
@@ -499,8 +530,8 @@ def test_step_by_step_as_the_naive_scheduler(made, caching):
 @given(small_traces(), st.sampled_from(list(ALLOCATORS)), st.sampled_from(["first-fit", "buddy"]), st.sampled_from([2, 5, 1024]))
 def test_jumping_changes_nothing(made, allocator, placement, longest_jump):
     trace, config = made
-    if allocator.startswith("contiguous"):             # room for two or three of the largest
-        config = replace(config, num_blocks=config.num_blocks * 4, placement=placement)
+    if allocator.startswith("contiguous") or allocator in ("paged-reserve", "vattention"):     # room for a few of the largest
+        config = replace(config, num_blocks=config.num_blocks * (2 if allocator == "vattention" else 4), placement=placement)
     jumped, stepped = (outcome(trace, replace(config, longest_jump=n), allocator) for n in (longest_jump, 1))
     assert jumped == stepped
 
@@ -528,8 +559,10 @@ def test_compare_with_several_sequences(capsys, crowd, flags, samples, beam_widt
             assert (s["sharing"]["copies"] > 0) is bool(flags)
             assert s["sharing"]["saved_share"] > 0 or not flags
     if beam_width:
-        other = document(capsys, crowd, *TIGHT, *flags, "--seed", 1)
-        assert [s["sharing"] for s in other["scenarios"]] != [s["sharing"] for s in found["scenarios"]]
+        for more in (("--seed", 1), ("--beam-turnover", 0.5)):
+            other = document(capsys, crowd, *TIGHT, *flags, *more)
+            assert [s["sharing"] for s in other["scenarios"]] != [s["sharing"] for s in found["scenarios"]]
+        assert (config["beam_turnover"], other["config"]["beam_turnover"]) == (1.0, 0.5)
 
 
 def test_compare_with_swap(capsys, crowd):
@@ -554,6 +587,10 @@ def test_compare_with_swap(capsys, crowd):
     (("--beam-width", 0), "--beam-width: at least 1 is wanted, not 0"),
     (("--beam-width", 1.5), "--beam-width: a whole number is wanted, not '1.5'"),
     (("--beam-width", 2, "-n", 2), "not allowed with argument"),
+    (("--beam-turnover", 0.5), "--beam-turnover is for beam searches, and there is none"),
+    (("-n", 2, "--beam-turnover", 0.5), "--beam-turnover is for beam searches, and there is none"),
+    (("--beam-width", 2, "--beam-turnover", 0), "--beam-turnover: a number above 0 up to 1 is wanted, not '0'"),
+    (("--beam-width", 2, "--beam-turnover", 1.5), "--beam-turnover: a number above 0 up to 1 is wanted, not '1.5'"),
     (("-n", 2, "--async-scheduling"), "several sequences a request and asynchronous scheduling do not go together"),
     (("--preemption-mode", "drop"), "invalid choice: 'drop'"),
     (("--preemption-mode", "swap"), "--swap-blocks is wanted"),

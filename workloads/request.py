@@ -81,7 +81,7 @@ class Trace:
     arrival_us : int64, shape (requests,) or None
         Microseconds since the first arrival, rounded half to even, never decreasing; None where the format has no times.
     max_tokens : int64, shape (requests,) or None
-        The limit the client asked for, where known (tokens).
+        The limit the client asked for, where known (tokens); at least the output, which came of it.
     session : int64, shape (requests,) or None
         Equal numbers belong to one conversation; -1 for none.
     priority : int64, shape (requests,) or None
@@ -125,6 +125,10 @@ class Trace:
             column = getattr(self, name)
             if n and int(column.min()) < 1:
                 raise ValueError(f"{name} must be at least 1, not {int(column.min())}")
+        if self.max_tokens is not None and np.any(self.max_tokens < self.output_tokens):
+            row = int((self.max_tokens < self.output_tokens).argmax())
+            raise ValueError(f"request {row} generates {self.output_tokens[row]} tokens, more than its max_tokens "
+                             f"{self.max_tokens[row]} (the longest output: {self.output_tokens.max()})")
         for name in ("samples", "beam_width"):
             column = getattr(self, name)
             if column is not None and n and int(column.min()) < 1:

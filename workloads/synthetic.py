@@ -105,12 +105,24 @@ def chat_workload(
         prompt_tokens=user_tokens + system_tokens,
         output_tokens=output_tokens,
         arrival_us=poisson_arrivals_us(requests, rate_per_s, rng),
-        content=_one_shared_prefix(user_tokens, system_tokens // SPAN_TOKENS),
+        content=one_shared_prefix(user_tokens, system_tokens // SPAN_TOKENS),
     )
 
 
-def _one_shared_prefix(user_tokens: IntArray, shared: int) -> ContentIds:
-    """Ids 0..shared-1 before every request, then ids never used before."""
+def behind_one_prompt(own_tokens: IntArray, output_tokens: IntArray, shared_tokens: int) -> Trace:
+    """Requests without arrival times that all begin with the same ``shared_tokens`` tokens, whole spans of which can be shared.
+
+    >>> trace = behind_one_prompt(np.array([5, 30]), np.array([2, 2]), 20)
+    >>> trace.prompt_tokens.tolist(), trace.content.ids.tolist(), trace.content.starts.tolist()
+    ([25, 50], [0, 1, 0, 2, 3, 4], [0, 2, 6])
+    """
+    spans, rest = divmod(shared_tokens, SPAN_TOKENS)
+    source = f"{len(own_tokens):,} requests on one prompt of {shared_tokens:,} tokens"
+    return Trace(source, own_tokens + shared_tokens, output_tokens, content=one_shared_prefix(own_tokens + rest, spans))
+
+
+def one_shared_prefix(user_tokens: IntArray, shared: int) -> ContentIds:
+    """Ids 0..shared-1 before every request, then ids never used before, for ``user_tokens`` tokens each."""
     counts = shared + -(-user_tokens // SPAN_TOKENS)
     starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     place = np.arange(starts[-1])

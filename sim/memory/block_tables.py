@@ -45,6 +45,8 @@ class BlockTables:
     ----------
     held : int64, by handle
         Slots of the blocks in the table.
+    rest : int
+        Slots of the pool that make no whole block.
     slots, fillable : int
         Slots of all tables, and those of them that hold or will hold a token; shared ones once for each table.
     private_after : int64, shape (requests,), or None
@@ -60,6 +62,7 @@ class BlockTables:
         self.pool = BlockPool(num_blocks, max(1, self.hashes.count) if self.hashes else 0, split_freed)
         self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
         self.capacity = (num_blocks - 1) * block_size
+        self.rest = 0
         self.slots = 0
         self.fillable = 0
         self.copies = 0
@@ -70,10 +73,14 @@ class BlockTables:
         self._end: IntArray = np.zeros(64, np.int64)
         self._filled: IntArray = np.zeros(64, np.int64)     # kept up to date only where requests have several sequences
         self._ends = SharedEnds(block_size)
-        served = demand.end[~demand.too_long]
+        served = self._longest(demand)[~demand.too_long]
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
         self._table: NDArray[np.int32] = np.zeros((64, self._width), np.int32)
         self._free_handles = list(range(63, -1, -1))
+
+    def _longest(self, demand: Demand) -> IntArray:
+        """Tokens that the table of each request may come to have room for."""
+        return demand.end
 
     # ------------------------------------------------------------------ rows
     def table(self, handle: int) -> NDArray[np.int32]:
@@ -144,12 +151,12 @@ class BlockTables:
             fillable = path.fillable[-1] - path.fillable
         free = (pool.free + taken) * size
         cached = (pool.cached_free + evicted) * size
-        used = self.capacity - free
+        used = self.capacity - self.rest - free
         ends = self._ends                              # a shared slot counts once, in a full block or in a partly filled one
         states = computed - (self.logical(path) - used) + ends.empty
         reserved = self.fillable - fillable - computed - ends.reserved
         open_slots = free - cached
-        return SlotCounts(states, reserved, used - states - reserved, cached, 0,
+        return SlotCounts(states, reserved, used - states - reserved, cached, self.rest,
                           open_slots if refused else 0, 0 if refused else open_slots)
 
     def logical(self, path: DecodePath | None = None) -> IntArray | int:

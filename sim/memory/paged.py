@@ -84,7 +84,7 @@ class PagedAllocator(BlockTables):
             self.pool.cache(new[: full - known], self.hashes.span(request, known, full))
         return handle
 
-    def fork(self, handle: int) -> int:
+    def fork(self, handle: int) -> int | None:
         """See `Allocator.fork`; it always fits. ValueError if the request is one sequence: its blocks would be findable."""
         self._check(handle)
         request, filled = int(self._request[handle]), int(self._filled[handle])

@@ -1,0 +1,207 @@
+"""`pagedsim reproduce`: a published figure or claim, our number beside it, the difference, the picture."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from experiments import options as opt
+from experiments.figures import check_format
+from experiments.output import check_writable, write_json
+from experiments.paper.outcome import JsonObject, Outcome, Row, Table
+from experiments.paper.page import write_page
+from experiments.paper.setting import Lab
+from experiments.progress import bars
+from workloads.readers.messages import show_path
+from workloads.request import InputError
+
+EXPERIMENTS = {
+    "fig2": "shares of the KV memory: Orca's three reservations and vLLM",
+    "fig13": "batched requests on average, ShareGPT and Alpaca",
+    "fig15": "memory saved by sharing: parallel sampling and beam search",
+    "prefix": "throughput with a shared prefix of 80 and 341 tokens, LLaMA-13B",
+    "blocksize": "waste and throughput by block size: why 16",
+    "waste": "60 to 80 % wasted before, under 4 % with paging; waste by the variance of output lengths",
+    "sharing": "one system prompt: where sharing saves more than removing fragmentation",
+    "concurrency": "static, contiguous, reserved, paged and shared: running requests and speed of the same bytes",
+    "vattention": "virtual-contiguous pages and token-level allocation beside blocks",
+    "seeds": "every number of three articles that people size GPUs with",
+}
+"""Name -> what it shows; each is a module of experiments.paper with TITLE, SOURCE, CONFIG, run(lab) and plot(outcome, path)."""
+EXAMPLES = """examples:
+  pagedsim reproduce fig2
+  pagedsim reproduce fig13 --out results
+  pagedsim reproduce all --out reproduction
+
+Published numbers come with their sources; docs/reproduce.md tells the settings. Exit status 1: a number is outside its stated
+tolerance. Figures of the PagedAttention paper want the ShareGPT lengths of its artifact.
+"""
+
+
+class Experiment(Protocol):
+    """What a module of experiments.paper offers."""
+
+    TITLE: str
+    SOURCE: str
+    CONFIG: Any
+
+    def run(self, lab: Lab) -> Outcome:
+        """Do it."""
+        ...
+
+    def plot(self, outcome: Outcome, path: str) -> None:
+        """Draw it."""
+        ...
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command; returns the exit status: 1 where a number is outside its tolerance."""
+    options = parser().parse_args(argv)
+    names = list(EXPERIMENTS) if options.name == "all" else [options.name]
+    if options.name == "all" and (options.plot is not None or options.json not in (None, "-")):
+        raise InputError("--plot and --json name one file; reproduce all writes its files into --out")
+    folder = _folder(options)
+    console = Console(stderr=options.json == "-", width=None if sys.stdout.isatty() else 130)
+    documents = []
+    for name in names:
+        documents.append(_one(name, options, folder, console))
+    if options.name == "all" and folder is not None:
+        page = write_page(folder, documents)
+        console.print(f"all on one page: {show_path(str(page))}", highlight=False)
+    if options.json == "-":
+        write_json("-", documents[0] if options.name != "all" else {"schema": 1, "name": "all", "results": documents,
+                                                                    "ok": all(d["ok"] for d in documents)})
+    return 0 if all(document["ok"] for document in documents) else 1
+
+
+def _one(name: str, options: argparse.Namespace, folder: Path | None, console: Console) -> JsonObject:
+    experiment = load(name)
+    started = time.perf_counter()
+    with bars(options.quiet) as progress:
+        def begin(text: str, total: int) -> Any:
+            task = progress.add_task(text, total=total)
+            return lambda done: progress.advance(task, done)
+        outcome = experiment.run(Lab(options.trace, options.seed, options.limit, begin))
+    document = to_json(name, experiment, outcome, options)
+    print_outcome(experiment, outcome, console)
+    picture = options.plot or (folder and str(folder / f"{name}.png"))
+    if picture:
+        experiment.plot(outcome, picture)
+    if options.json not in (None, "-"):
+        write_json(options.json, document)
+    elif folder is not None:
+        write_json(str(folder / f"{name}.json"), document)
+    if not options.quiet:
+        print(f"{name}: {time.perf_counter() - started:.1f} s of work", file=sys.stderr)
+    return document
+
+
+def load(name: str) -> Experiment:
+    """The module of one experiment."""
+    module: Any = importlib.import_module(f"experiments.paper.{name}")
+    return module  # type: ignore[no-any-return]
+
+
+def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
+    """CONTRACT's object, with the title, tables and notes besides."""
+    command = f"pagedsim reproduce {name} --seed {options.seed}" + (f" --limit {options.limit}" if options.limit else "")
+    command += f" --trace {shlex.quote(show_path(Path(options.trace).name))}" if options.trace else ""
+    return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok, "command": command,
+            "seed": options.seed, "title": experiment.TITLE, "source": experiment.SOURCE,
+            "tables": [table.json() for table in outcome.tables], "notes": outcome.notes, "data": outcome.data}
+
+
+# ---------------------------------------------------------------------- for people
+def print_outcome(experiment: Experiment, outcome: Outcome, console: Console) -> None:
+    """Rows, tables and notes."""
+    console.print(f"[bold]{experiment.TITLE}[/]", highlight=False)
+    console.print(f"published: {experiment.SOURCE}", style="dim", highlight=False)
+    made = RichTable(box=None, padding=(0, 2, 0, 0))
+    for column in ("", "published", "ours", "difference", "tolerance", "", ""):
+        made.add_column(column, justify="left" if column == "" else "right")
+    for row in outcome.rows:
+        made.add_row(*cells(row))
+    console.print(made, highlight=False)
+    for table in outcome.tables:
+        _print_table(table, console)
+    for note in outcome.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
+    judged = [row for row in outcome.rows if row.ok is not None]
+    if judged:
+        right = sum(row.ok is True for row in judged)
+        console.print(f"{right} of {len(judged)} numbers inside their tolerance\n", highlight=False)
+
+
+def cells(row: Row) -> list[str]:
+    """One row in text: label, published, ours, difference, tolerance, verdict, note."""
+    bounds = [f"{word} {bound:g}" for word, bound in (("from", row.least), ("to", row.most)) if bound is not None]
+    tolerance = " ".join(bounds) if row.tolerance is None else f"{row.tolerance:.3g}"
+    verdict = {True: "ok", False: "OUTSIDE", None: ""}[row.ok]
+    sign = "" if row.difference is None else f"{row.difference:+.4g}"
+    return [row.label, figure(row.published), f"{figure(row.ours)} {row.unit}".strip(), sign, tolerance, verdict, row.note]
+
+
+def figure(value: float | int | str | None) -> str:
+    """A number as people read it: four digits that count, thousands apart.
+
+    >>> figure(20.4321), figure(15728), figure(None), figure("a")
+    ('20.43', '15,728', '-', 'a')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def _print_table(table: Table, console: Console) -> None:
+    made = RichTable(title=table.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for i, column in enumerate(table.columns):
+        made.add_column(column, justify="right" if i else "left", no_wrap=not i)
+    for row in table.rows:
+        made.add_row(*(figure(value) for value in row))
+    console.print(made, highlight=False)
+
+
+# ---------------------------------------------------------------------- options
+def parser() -> argparse.ArgumentParser:
+    """All options of the command."""
+    about = "\n".join(f"  {name:<12} {text}" for name, text in EXPERIMENTS.items())
+    made = opt.OneLineParser("pagedsim reproduce", description=f"{__doc__}\n\n{about}\n  {'all':<12} all of them, on one page",
+                             epilog=EXAMPLES, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("name", metavar="NAME", choices=(*EXPERIMENTS, "all"), help="one of the above")
+    made.add_argument("--trace", metavar="FILE",
+                      help="the ShareGPT lengths (default: traces/... in ../shared or $PAGEDSIM_SHARED)")
+    made.add_argument("--limit", type=opt.whole(1), metavar="N", help="at most N requests: a first look, without a verdict")
+    made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
+    made.add_argument("--out", metavar="DIR", help="where NAME.png and NAME.json go (default reproduction)")
+    made.add_argument("--plot", metavar="FILE", help="the picture here instead: .png, .svg or .pdf")
+    made.add_argument("--json", metavar="FILE", help="the result here instead; - for standard output, and nothing is drawn")
+    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    return made
+
+
+def _folder(options: argparse.Namespace) -> Path | None:
+    """Where files go that were not named; made if need be. None where nothing is to be written."""
+    if options.plot is not None:
+        check_format(options.plot)
+        check_writable(options.plot)
+    if options.json not in (None, "-"):
+        check_writable(options.json)
+    if options.out is None and (options.json is not None or options.plot is not None):
+        return None
+    folder = Path(options.out or "reproduction")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{show_path(str(folder))}: cannot be made: {error.strerror}") from None
+    check_writable(str(folder / "all.json"))
+    return folder
