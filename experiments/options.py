@@ -12,6 +12,7 @@ from sim.catalog import ALLOCATORS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import POLICIES
 from workloads.readers import READERS
+from workloads.readers.values import MOST_SEQUENCES
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -23,8 +24,8 @@ class OneLineParser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """An argparse type: a whole number of at least ``least``; 16k and 16K as vLLM reads them."""
+def whole(least: int, most: int = 1 << 53) -> Callable[[str], int]:
+    """An argparse type: a whole number from ``least`` to ``most``; 16k and 16K as vLLM reads them."""
     def parse(text: str) -> int:
         try:
             value = human_int(text)
@@ -32,8 +33,8 @@ def whole(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"a whole number is wanted, not {text!r}") from None
         if value < least:
             raise argparse.ArgumentTypeError(f"at least {least} is wanted, not {value}")
-        if value > 1 << 53:
-            raise argparse.ArgumentTypeError(f"{value} is too large")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{value} is too large: at most {most:,} is wanted")
         return value
     return parse
 
@@ -71,9 +72,10 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
     group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")
     several = group.add_mutually_exclusive_group()
-    several.add_argument("--samples", "-n", type=whole(1), metavar="N",
+    several.add_argument("--samples", "-n", type=whole(1, MOST_SEQUENCES), metavar="N",
                          help="outputs sampled in parallel for each prompt (default 1)")
-    several.add_argument("--beam-width", type=whole(1), metavar="K", help="beams of a beam search (default 1: none)")
+    several.add_argument("--beam-width", type=whole(1, MOST_SEQUENCES), metavar="K",
+                         help="beams of a beam search (default 1: none)")
     group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
 
 
