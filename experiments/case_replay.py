@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.case_config import CaseConfig
 from experiments.cases import Case, build
 from sim.memory.block_pool import NO_HASH, BlockIds
 from sim.step import DecodeRun, Step
@@ -30,7 +31,7 @@ class Replay:
     ----------
     events, rows : list of list
         As the case records them.
-    queues : list of (first blocks, last blocks)
+    queues : list of (first blocks, last blocks, length)
         Both ends of the free queue after each row.
     ended : callable, optional
         Told how many requests finished, whenever some did.
@@ -39,17 +40,17 @@ class Replay:
     """
 
     def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None) -> None:
-        config = case["config"]
-        self.names, self.trace, self.scheduler = build(case)
+        config = CaseConfig.of(case["config"])
+        self.names, self.trace, self.scheduler = build(case, config)
         self.pool = self.scheduler.allocator.pool      # type: ignore[attr-defined]
-        self.full = config.get("detail", "full") == "full"
-        self.keep_rows = config.get("detail") != "totals"
-        self.most_steps = config.get("max_steps", 1_000_000)
+        self.full = config.detail == "full"
+        self.keeps_steps = config.detail in ("full", "steps")
+        self.most_steps = config.max_steps
         self.longest_jump = longest_jump
         self._ended = ended
         self.events: list[Event] = []
         self.rows: list[list[int]] = []
-        self.queues: list[tuple[list[int], list[int]]] = []
+        self.queues: list[tuple[list[int], list[int], int]] = []
         self.cached: dict[str, list[int]] = {}
         self.outcome, self.stuck, self.steps = "finished", [], 0  # type: ignore[var-annotated]
         self.peak_running = self.peak_used = self.schedules = 0
@@ -90,7 +91,8 @@ class Replay:
         """One step, or several alike; (tokens scheduled, requests that finished)."""
         scheduler = self.scheduler
         if self.longest_jump > 1:
-            most = self.longest_jump if next_arrival is None else min(self.longest_jump, next_arrival - self._step)
+            most = min(self.longest_jump, self.most_steps - self._step)
+            most = most if next_arrival is None else min(most, next_arrival - self._step)
             run = scheduler.decode_run(most) if most > 1 else DecodeRun(0)
             if run.steps > 1:
                 return self._jump(run)
@@ -125,12 +127,12 @@ class Replay:
 
     def _updated(self, finished: list[int]) -> None:
         self.events += [["finish", self._step, self.names[request]] for request in finished]
-        if self.keep_rows:
+        if self.keeps_steps:
             self._end_row(self._row, self.pool.free_queue())
 
     def _end_row(self, row: list[int], queue: BlockIds) -> None:
         self.rows.append([*row, len(queue), zlib.crc32(",".join(map(str, queue.tolist())).encode())])
-        self.queues.append((queue[:SHOWN].tolist(), queue[-SHOWN:].tolist()))
+        self.queues.append((queue[:SHOWN].tolist(), queue[-SHOWN:].tolist(), len(queue)))
 
     def _peaks(self) -> None:
         self.peak_running = max(self.peak_running, len(self.scheduler.running))
@@ -149,7 +151,7 @@ class Replay:
     def _jump(self, run: DecodeRun) -> tuple[int, list[int]]:
         """Make the steps of a decode run and write down each as if it had been made alone."""
         scheduler, pool, first = self.scheduler, self.pool, self._step
-        if not self.keep_rows:
+        if not self.keeps_steps:
             scheduler.decode(run)
             self._step = first + run.steps - 1
             self._peaks()

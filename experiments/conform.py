@@ -11,7 +11,8 @@ from typing import Any
 
 from experiments import capacity_case
 from experiments import options as opt
-from experiments.case_replay import ROW, Replay
+from experiments.case_diff import differences, missing
+from experiments.case_replay import Replay
 from experiments.cases import Case, is_capacity, read_case
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
@@ -36,25 +37,29 @@ def main(argv: list[str]) -> int:
         check_writable(options.json)
     started = time.perf_counter()
     found = list(_totals(options) if options.totals is not None else _cases(options))
-    broken = [entry for entry in found if "error" in entry]
-    found = [entry for entry in found if "error" not in entry]
-    for entry in broken:
-        print(f"pagedsim conform: error: {entry['error']}", file=sys.stderr)
-    if not found:
-        return 2
-    ok = not broken and all(entry["ok"] for entry in found)
     if options.json is not None:
-        write_json(options.json, {"schema": 1, "ok": ok, "cases": found})
-    if options.json != "-":
-        for entry in found:
-            if not entry["ok"]:
-                print("\n".join([f"DIFFERS {entry['name']}", *(f"  {line}" for line in entry["difference"])]))
-        right = sum(entry["ok"] for entry in found)
-        print(f"{right} of {len(found)} {'runs' if options.totals else 'cases'} as recorded, "
-              f"{sum(entry['decisions'] for entry in found):,} decisions compared")
-    if not options.quiet:
+        write_json(options.json, {"schema": 1, "ok": all(entry["ok"] for entry in found), "cases": found})
+    _print(found, "runs" if options.totals else "cases", options)
+    if not options.quiet and any("error" not in entry for entry in found):
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
-    return 2 if broken else 0 if ok else 1
+    return 2 if any("error" in entry for entry in found) else 0 if all(entry["ok"] for entry in found) else 1
+
+
+def _print(found: list[JsonObject], things: str, options: argparse.Namespace) -> None:
+    for entry in found:
+        if "error" in entry:
+            print(f"pagedsim conform: error: {entry['error']}", file=sys.stderr)
+        elif entry.get("not_compared") and not options.quiet:
+            print(f"note: {entry['name']}: not recorded, so not compared: {', '.join(entry['not_compared'])}", file=sys.stderr)
+    compared = [entry for entry in found if "error" not in entry]
+    if options.json == "-" or not compared:
+        return
+    for entry in compared:
+        if not entry["ok"]:
+            print("\n".join([f"DIFFERS {entry['name']}", *(f"  {line}" for line in entry["difference"])]))
+    right = sum(entry["ok"] for entry in compared)
+    print(f"{right} of {len(compared)} {things} as recorded, "
+          f"{sum(entry['decisions'] for entry in compared):,} decisions compared")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,7 +91,7 @@ def _cases(options: argparse.Namespace) -> Iterator[JsonObject]:
             else:
                 yield _case(path, case, options.jump)
         except InputError as error:                    # one file that cannot be used does not hide the others
-            yield {"error": " ".join(str(error).split())}
+            yield {"name": Path(path).stem, "ok": False, "error": " ".join(str(error).split())}
     if len(left_out) == len(options.cases):
         raise InputError(left_out[0])
     for line in left_out:
@@ -98,16 +103,17 @@ def _case(path: str, case: Case, jump: bool) -> JsonObject:
         raise InputError(f"{show_path(path)}: no result to compare with")
     try:
         made = Replay(case, LONGEST_JUMP if jump else 1).run()
-        difference = first_difference(made, case)
+        difference = differences(made, case["result"])
     except InputError as error:
         raise InputError(f"{show_path(path)}: {error}") from None
-    except (KeyError, TypeError, IndexError) as error:
-        raise InputError(f"{show_path(path)}: the result cannot be read: {type(error).__name__} {error}") from None
+    left_out = missing(made, case["result"])
     return {"name": Path(path).stem, "ok": not difference, "decisions": len(made.events) + len(made.rows),
-            "difference": difference}
+            "difference": difference, "not_compared": left_out}
 
 
 def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
+    if not case["cases"]:
+        raise InputError(f"{show_path(path)}: no layouts in it")
     for number, layout in enumerate(case["cases"]):
         try:
             difference = capacity_case.check(layout)
@@ -119,75 +125,6 @@ def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
         yield {"name": name, "ok": not difference, "decisions": 5, "difference": difference}
 
 
-def first_difference(made: Replay, case: Case) -> list[str]:
-    """The first decision that differs, told with what is around it; then totals that differ. Empty where nothing does."""
-    result = case["result"]
-    told = _first_event(made, result["events"]) or _first_row(made, result["step_rows"])
-    return told + [f"{name}: expected {want}, got {got}" for name, want, got in _finals(made, case) if want != got]
-
-
-def _first_event(made: Replay, expected: list[list[Any]]) -> list[str]:
-    got = made.events
-    for i in range(max(len(expected), len(got))):
-        want, ours = (events[i] if i < len(events) else None for events in (expected, got))
-        if want != ours:
-            step = min(event[1] for event in (want, ours) if event is not None)
-            return [f"first difference: decision {i + 1}, step {step}", f"expected  {_event(want)}", f"got       {_event(ours)}",
-                    f"before    {'; '.join(_event(event) for event in got[max(0, i - 3):i]) or 'nothing'}", _queue(made, step)]
-    return []
-
-
-def _first_row(made: Replay, expected: list[list[int]]) -> list[str]:
-    for i in range(max(len(expected), len(made.rows))):
-        want, ours = (rows[i] if i < len(rows) else None for rows in (expected, made.rows))
-        if want != ours:
-            step = (want or ours or [0])[0]
-            return [f"first difference: row of step {step}", f"expected  {_row(want)}", f"got       {_row(ours)}",
-                    _queue(made, step)]
-    return []
-
-
-def _event(event: list[Any] | None) -> str:
-    if event is None:
-        return "no further decision"
-    kind, step, who, *rest = event
-    if kind in ("admit", "resume"):
-        table = f", blocks {rest[2]}" if len(rest) > 2 else ""
-        return f"step {step}: {kind} {who}, {rest[0]} tokens cached, {rest[1]} scheduled{table}"
-    if kind == "evict":
-        return f"step {step}: evict block {who}"
-    return f"step {step}: {kind} {who}{f', blocks {rest[0]}' if rest else ''}"
-
-
-def _row(row: list[int] | None) -> str:
-    return "no such step" if row is None else ", ".join(f"{name} {value}" for name, value in zip(ROW, row, strict=True))
-
-
-def _queue(made: Replay, step: int) -> str:
-    """The free queue around the difference: as it was before the step."""
-    before = [i for i, row in enumerate(made.rows) if row[0] < step]
-    if not before:
-        return "queue     as at the start: 1, 2, 3, ..."
-    front, end = made.queues[before[-1]]
-    return f"queue     before the step: {front} ... {end}"
-
-
-def _finals(made: Replay, case: Case) -> Iterator[tuple[str, Any, Any]]:
-    result, pool = case["result"], made.pool
-    stats = made.scheduler.allocator.stats             # type: ignore[attr-defined]
-    ours = {"outcome": made.outcome, "stuck": made.stuck, "steps": made.steps, "preemptions": made.scheduler.preemptions,
-            "blocks_evicted": pool.evicted, "peak_running": made.peak_running, "peak_used_blocks": made.peak_used,
-            "cached_tokens_at_admission": made.cached, "final_free_blocks": pool.free,
-            "final_cached_blocks": int((pool.hash_of >= 0).sum()), "final_free_queue": pool.free_queue().tolist()}
-    if stats is not None:
-        ours["prefix_cache"] = {"requests": stats.requests, "queries": stats.query_tokens, "hits": stats.hit_tokens,
-                                "preempted_requests": stats.resumes, "preempted_queries": stats.resume_query_tokens,
-                                "preempted_hits": stats.resume_hit_tokens}
-    for name, value in ours.items():
-        if name in result:
-            yield name, result[name], value
-
-
 # ---------------------------------------------------------------------- totals of large runs
 def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
     runs = read_case(options.totals).get("runs")
@@ -196,16 +133,23 @@ def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
     if not isinstance(runs, list) or options.run >= len(runs):
         raise InputError(f"{show_path(options.totals)}: no run {options.run}: "
                          f"{len(runs) if isinstance(runs, list) else 'no'} runs, counted from 0")
-    recorded, requests = runs[options.run], read_case(options.cases[0])
-    case = {"config": {**recorded["config"], "detail": "totals"}, "requests": requests["requests"]}
+    recorded, requests = runs[options.run], read_case(options.cases[0]).get("requests")
+    if not isinstance(requests, list):
+        raise InputError(f"{show_path(options.cases[0])}: no requests in it")
+    expected, config = (recorded.get(name) if isinstance(recorded, dict) else None for name in ("totals", "config"))
+    if not isinstance(expected, dict) or not expected or not isinstance(config, dict):
+        raise InputError(f"{show_path(options.totals)}: run {options.run} has no config, or no totals to compare with")
     with bars(options.quiet) as progress:
-        task = progress.add_task(f"run {options.run}", total=len(requests["requests"]))
+        task = progress.add_task(f"run {options.run}", total=len(requests))
+        case = {"config": {**config, "detail": "totals"}, "requests": requests}
         made = Replay(case, LONGEST_JUMP, lambda n: progress.advance(task, n)).run()
     ours = totals(made)
-    difference = [f"{name}: expected {want}, got {ours[name]}" for name, want in recorded["totals"].items()
-                  if name in ours and want != ours[name]]
-    yield {"name": f"run {options.run}, {recorded.get('workload', '')}", "ok": not difference, "decisions": len(ours),
-           "difference": difference, "totals": ours}
+    unknown = sorted(expected.keys() - ours.keys())
+    if unknown:
+        raise InputError(f"{show_path(options.totals)}: run {options.run} has a total that is not known: {unknown[0]!r}")
+    difference = [f"{name}: expected {want}, got {ours[name]}" for name, want in expected.items() if want != ours[name]]
+    yield {"name": f"run {options.run}, {recorded.get('workload', '')}", "ok": not difference, "decisions": len(expected),
+           "difference": difference, "not_compared": [name for name in ours if name not in expected], "totals": ours}
 
 
 def totals(made: Replay) -> JsonObject:

@@ -13,6 +13,7 @@ from sim.catalog import ALLOCATORS, DEFAULT
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
 from workloads.readers import READERS
+from workloads.readers.values import MOST_SEQUENCES
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -24,8 +25,8 @@ class OneLineParser(argparse.ArgumentParser):
         sys.exit(2)
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """An argparse type: a whole number of at least ``least``; 16k and 16K as vLLM reads them."""
+def whole(least: int, most: int = 1 << 53) -> Callable[[str], int]:
+    """An argparse type: a whole number from ``least`` to ``most``; 16k and 16K as vLLM reads them."""
     def parse(text: str) -> int:
         try:
             value = human_int(text)
@@ -33,8 +34,8 @@ def whole(least: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"a whole number is wanted, not {text!r}") from None
         if value < least:
             raise argparse.ArgumentTypeError(f"at least {least} is wanted, not {value}")
-        if value > 1 << 53:
-            raise argparse.ArgumentTypeError(f"{value} is too large")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{value} is too large: at most {most:,} is wanted")
         return value
     return parse
 
@@ -74,9 +75,10 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-output-tokens", type=whole(1), metavar="N", help="max_tokens of every request, at least its output "
                        "(what paged-reserve goes by; default: not known)")
     several = group.add_mutually_exclusive_group()
-    several.add_argument("--samples", "-n", type=whole(1), metavar="N",
+    several.add_argument("--samples", "-n", type=whole(1, MOST_SEQUENCES), metavar="N",
                          help="outputs sampled in parallel for each prompt (default 1)")
-    several.add_argument("--beam-width", type=whole(1), metavar="K", help="beams of a beam search (default 1: none)")
+    several.add_argument("--beam-width", type=whole(1, MOST_SEQUENCES), metavar="K",
+                         help="beams of a beam search (default 1: none)")
     group.add_argument("--beam-turnover", type=number(0, 1), metavar="X", help="probability that a beam draws a parent among all "
                        "beams after a token, instead of going on by itself (default 1)")
     group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
+from sim.sizing.versions import NEWEST
 from workloads.readers.messages import show_path
 
 JsonObject = dict[str, Any]
@@ -64,7 +65,7 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
                f"tokens, arriving {_over(trace['duration_s'])}")
     if config["sequences"] > trace["requests"]:
-        yield "", f"{config['sequences']:,} sequences (samples or beams); output tokens are counted once a request"
+        yield "", f"{config['sequences']:,} sequences (samples or beams); these output tokens are a sequence's"
     for reason, n in trace["dropped"].items():
         yield "", f"{n:,} more requests dropped: {_reason(reason)}"
     if config["model"] is not None:
@@ -75,7 +76,8 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     yield "engine", (f"max_num_seqs {_limit(config['max_num_seqs'])}, max_num_batched_tokens "
                      f"{_limit(config['max_num_batched_tokens'])}, placement {config['placement']}, "
                      f"{'asynchronous' if config['async_scheduling'] else 'synchronous'} scheduling")
-    other = [f"policy {config['scheduling_policy']}"] if config["scheduling_policy"] != "fcfs" else []
+    other = [f"rules of vLLM {config['vllm_version']}"] if config["vllm_version"] != str(NEWEST) else []
+    other += [f"policy {config['scheduling_policy']}"] if config["scheduling_policy"] != "fcfs" else []
     other += ["static batching"] if config["batching"] == "static" else []
     other += [f"preemption by swap to {config['swap_blocks']:,} host blocks"] if config["swap_blocks"] is not None else []
     other += [f"{config['samples']} samples a request"] if (config["samples"] or 1) > 1 else []

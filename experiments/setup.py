@@ -106,14 +106,20 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
     trace = with_limit(trace, options, notes)
     for name in ("samples", "beam_width"):
         if getattr(options, name) is not None:
+            if getattr(trace, name) is not None:
+                notes.append(f"--{name.replace('_', '-')} takes the place of the column {name} of {trace.source}")
             try:
                 trace = replace(trace, **{name: np.full(len(trace), getattr(options, name), np.int64)})
             except ValueError as error:
                 raise InputError(f"--{name.replace('_', '-')}: {error}") from None
     if options.beam_turnover is not None and (trace.beam_width is None or int(trace.beam_width.max()) < 2):
         raise InputError("--beam-turnover is for beam searches, and there is none: --beam-width, or a column beam_width")
+    if trace.sequences is not None:
+        notes.append("several sequences a request: the log follows requests, so it is not checked against the ledger")
     if options.scheduling_policy == "priority" and trace.priority is None:
         notes.append(f"{trace.source} has no priorities: all requests are equally urgent, the earlier one first")
+    if options.scheduling_policy == "fcfs" and trace.priority is not None:
+        notes.append(f"the priorities of {trace.source} are not used: --scheduling-policy priority goes by them")
     return _timed(trace, options, arrivals, notes)
 
 

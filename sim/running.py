@@ -51,6 +51,7 @@ class RunningSequences:
         self._prefilling = 0
         self._tokens = config.max_num_batched_tokens or UNLIMITED
         self._longest = demand.max_model_len - 1
+        self._room = -(-demand.max_model_len // block_size) * block_size     # a longer prompt gets no more (servers refuse it)
 
     def watch(self, seen: Callable[[int], None]) -> None:
         """Call ``seen`` with each request at the moment it is preempted, for logs of decisions."""
@@ -100,7 +101,7 @@ class RunningSequences:
     def _extend(self, rows: slice, new: IntArray) -> int:
         """Room for ``new`` tokens of these running sequences; how many were served."""
         batch = self.running
-        handles, computed = batch.handle[rows], batch.computed[rows]
+        handles, computed = batch.handle[rows], np.minimum(batch.computed[rows], self._room - new)
         if not len(handles):
             return 0
         if self.flight is None:

@@ -142,8 +142,7 @@ class Scheduler(RunningSequences):
         new = ask.tokens - ask.prefix.tokens
         if new > budget:
             return False
-        longest = self.demand.max_model_len            # a prompt beyond it is given no more room (a server refuses it)
-        handle = self.allocator.admit(ask if ask.tokens <= longest else replace(ask, tokens=longest))
+        handle = self.allocator.admit(ask if ask.tokens <= self._room else replace(ask, tokens=self._room))
         if handle is None or (self.groups is not None and not self.groups.reserve(ask.request, handle)):
             self.refused = self._refusal(ask)
             return False

@@ -46,7 +46,7 @@ class PagedAllocator(BlockTables):
         return full if self.private_after is None else min(full, int(self.private_after[request]))
 
     def need(self, ask: Ask) -> int:
-        tokens = ask.known if ask.whole else ask.tokens
+        tokens = min(ask.known, self.demand.max_model_len) if ask.whole else ask.tokens
         return (-(-tokens // self.block_size) - len(ask.prefix.blocks)) * self.block_size
 
     def fits(self, ask: Ask) -> bool:
