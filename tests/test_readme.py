@@ -49,7 +49,7 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     Path("conversation_trace.jsonl").write_text("".join(row.format(i) for i in range(2, 22)))
     assert main(shlex.split(command)[1:]) == 0
     out = capsys.readouterr().out
-    assert "cross-checks ok" in out or (command.startswith("pagedsim plan") and "GPU KV cache size" in out)
+    assert {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published"}[command.split()[1]] in out
     for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
         assert Path(name).stat().st_size > 0
 
