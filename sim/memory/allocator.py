@@ -200,3 +200,19 @@ class Allocator(Protocol):
     def largest_hole(self) -> int | None:
         """The longest run of free addresses in slots; None where addresses do not matter."""
         ...
+
+
+class RoomIsThere:
+    """Growth where everything was reserved at admission: it always succeeds and takes nothing. See `Allocator`."""
+
+    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
+        return len(handles)
+
+    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+        return True
+
+    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+        return most
+
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+        return None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sim.demand import Demand
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag, Prefix, Refusal, SlotCounts
+from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, RoomIsThere, SlotCounts
 from sim.memory.arena import Arena
 from workloads.request import IntArray
 
@@ -38,7 +38,7 @@ def reserve_oracle(demand: Demand) -> IntArray:
     return np.minimum(demand.end, demand.max_model_len)
 
 
-class ContiguousAllocator:
+class ContiguousAllocator(RoomIsThere):
     """One reservation a sequence in an `Arena`.
 
     Parameters
@@ -121,18 +121,6 @@ class ContiguousAllocator:
 
     def restore_need(self, tokens: int, request: int | None = None) -> int:
         return tokens if request is None else int(self.reservation[request])
-
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
-        return len(handles)
-
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
-        return True
-
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
-        return most
-
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
-        return None
 
     def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
         pass

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.demand import Demand
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag
+from sim.memory.allocator import NO_PREFIX, Ask, RoomIsThere
 from sim.memory.paged import PagedAllocator
 from workloads.request import IntArray
 
 
-class ReservingAllocator(PagedAllocator):
+class ReservingAllocator(RoomIsThere, PagedAllocator):
     """Block tables that have their full length from the start; made like `BlockTables`, without caching.
 
     Attributes
@@ -63,16 +63,3 @@ class ReservingAllocator(PagedAllocator):
         child = self.restore(int(self._request[handle]), 1)
         self.copies += child is not None
         return child
-
-    # ------------------------------------------------------------------ growth: the room is there
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
-        return len(handles)
-
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
-        return True
-
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
-        return most
-
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
-        return None
