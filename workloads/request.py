@@ -59,6 +59,11 @@ class ContentIds:
         if len(self.ids) and int(self.ids.min()) < 0:
             raise ValueError(f"a content id is negative: {int(self.ids.min())}")
 
+    def same(self, other: ContentIds) -> bool:
+        """Whether all requests have the same ids of the same spans."""
+        return (self.span_tokens == other.span_tokens and self.cover_output == other.cover_output
+                and np.array_equal(self.starts, other.starts) and np.array_equal(self.ids, other.ids))
+
     def take(self, rows: IntArray) -> ContentIds:
         """The ids of the requests ``rows``, in that order."""
         counts = np.diff(self.starts)[rows]
@@ -66,6 +71,21 @@ class ContentIds:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
         flat = self.ids[np.repeat(self.starts[:-1][rows], counts) + within]
         return ContentIds(flat, starts, self.span_tokens, self.cover_output)
+
+
+COLUMNS = ("output_tokens", "arrival_us", "max_tokens", "session", "priority", "samples", "beam_width", "think_us")
+"""Columns of a `Trace` besides ``prompt_tokens``; all but the first may be missing."""
+
+
+def first_of_sessions(session: IntArray) -> NDArray[np.bool_]:
+    """Which rows have no row of their session before them; rows without a session (-1) are all first.
+
+    >>> first_of_sessions(np.array([4, -1, 4, -1, 2])).tolist()
+    [True, True, False, True, True]
+    """
+    first = session < 0
+    first[np.unique(session, return_index=True)[1]] = True
+    return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +104,10 @@ class Trace:
         The limit the client asked for, where known (tokens); at least the output, which came of it.
     session : int64, shape (requests,) or None
         Equal numbers belong to one conversation; -1 for none.
+    think_us : int64, shape (requests,) or None
+        Closed loop: microseconds from the end of the session's request before this one (the row before with the same
+        number) to this one's arrival; -1 where a request arrives at its ``arrival_us``, as the first of a session does.
+        ``arrival_us`` of the others only orders the rows.
     priority : int64, shape (requests,) or None
         Smaller is more urgent, as vLLM's; None: all alike.
     samples : int64, shape (requests,) or None
@@ -94,6 +118,10 @@ class Trace:
         Prefix identity; None where the format has none, and then nothing can be shared.
     dropped : mapping of reason to count
         Rows the reader or a cut left out.
+    notes : tuple of str
+        What people should know: what the format cannot show, what was assumed, that rows were sorted.
+    made_by : str or None
+        The command that made it, where one of ours did.
 
     Raises
     ------
@@ -112,10 +140,13 @@ class Trace:
     priority: IntArray | None = None
     samples: IntArray | None = None
     beam_width: IntArray | None = None
+    think_us: IntArray | None = None
+    notes: tuple[str, ...] = ()
+    made_by: str | None = None
 
     def __post_init__(self) -> None:
         n = len(self.prompt_tokens)
-        for name in ("output_tokens", "arrival_us", "max_tokens", "session", "priority", "samples", "beam_width"):
+        for name in COLUMNS:
             column = getattr(self, name)
             if column is not None and len(column) != n:
                 raise ValueError(f"{name} has {len(column)} entries for {n} requests")
@@ -137,6 +168,14 @@ class Trace:
             raise ValueError("a request has several samples or several beams, not both")
         if self.arrival_us is not None and n and (self.arrival_us[0] < 0 or np.any(np.diff(self.arrival_us) < 0)):
             raise ValueError("arrival_us must start at 0 or later and not decrease")
+        if self.think_us is not None:
+            self._check_think(self.think_us)
+
+    def _check_think(self, think_us: IntArray) -> None:
+        if len(think_us) and int(think_us.min()) < -1:
+            raise ValueError(f"think_us must be -1 or more, not {int(think_us.min())}")
+        if self.session is None or np.any(think_us[first_of_sessions(self.session)] >= 0):
+            raise ValueError("a request waits for the one before it in its session, and there is none")
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -153,6 +192,21 @@ class Trace:
             return None
         most: IntArray = np.maximum.reduce(columns)
         return most if len(most) and int(most.max()) > 1 else None
+
+    def differences(self, other: Trace) -> list[str]:
+        """Names of the columns that differ, times to the microsecond; where it came from does not count.
+
+        >>> a = Trace("a", np.array([5]), np.array([9]))
+        >>> a.differences(Trace("b", np.array([5]), np.array([8]), session=np.array([3])))
+        ['output_tokens', 'session']
+        """
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in ("prompt_tokens", *COLUMNS)]
+        different = [name for name, one, two in pairs
+                     if (one is None) != (two is None) or (one is not None and not np.array_equal(one, two))]
+        one, two = self.content, other.content
+        if (one is None) != (two is None) or (one is not None and two is not None and not one.same(two)):
+            different.append("content")
+        return different
 
     @property
     def duration_s(self) -> float:

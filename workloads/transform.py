@@ -6,10 +6,11 @@ Arrival times are never rebased: after a cut the first may be later than 0.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from workloads.request import IntArray, Trace
+from workloads.request import COLUMNS, IntArray, Trace, first_of_sessions
 from workloads.synthetic import poisson_arrivals_us
 
 TOO_LONG = "over_max_total_tokens"
@@ -111,18 +112,11 @@ def take(trace: Trace, rows: IntArray, timed: bool = True) -> Trace:
     array([5])
     """
 
-    def of(column: IntArray | None) -> IntArray | None:
-        return None if column is None else column[rows]
-
-    return replace(
-        trace,
-        prompt_tokens=trace.prompt_tokens[rows],
-        output_tokens=trace.output_tokens[rows],
-        arrival_us=of(trace.arrival_us) if timed else None,
-        max_tokens=of(trace.max_tokens),
-        session=of(trace.session),
-        content=None if trace.content is None else trace.content.take(rows),
-        priority=None if trace.priority is None else trace.priority[rows],
-        samples=None if trace.samples is None else trace.samples[rows],
-        beam_width=None if trace.beam_width is None else trace.beam_width[rows],
-    )
+    columns = {name: getattr(trace, name) for name in COLUMNS if timed or name != "arrival_us"}
+    taken: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
+    if "think_us" in taken:                            # whoever comes first now waits for nobody
+        taken["think_us"] = np.where(first_of_sessions(taken["session"]), -1, taken["think_us"])
+    content = None if trace.content is None else trace.content.take(rows)
+    if not timed:
+        taken["arrival_us"] = None
+    return replace(trace, prompt_tokens=trace.prompt_tokens[rows], content=content, **taken)

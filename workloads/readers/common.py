@@ -116,7 +116,7 @@ class Rows:
         InputError
             If no row is left, or a row asks for several samples and several beams.
         """
-        besides = {name: np.concatenate(self.parts[name]) for name in SEQUENCES if name in self.parts}
+        besides: dict[str, Any] = {name: np.concatenate(self.parts[name]) for name in SEQUENCES if name in self.parts}
         if len(besides.keys() - {"priority"}) == 2 and np.any((besides["samples"] > 1) & (besides["beam_width"] > 1)):
             raise InputError(f"{show_path(path)}: a request has several samples or several beams, not both")
         no_prompt = self.prompt_tokens == 0
