@@ -1,6 +1,7 @@
 """Public trace formats: one module each, and one line in READERS, which is the only list.
 
-Data flows  source (bytes, limits) -> csv_table | json_lines (rows) -> a format (columns) -> common.Rows -> Trace.
+Data flows  packed (bytes) -> source (lines, limits) -> csv_table | json_lines | json_document (syntax)
+            -> a format (columns) -> Rows -> Trace.
 `fast_fields`, `times` and `values` read numbers; `messages` words the complaints.
 """
 
@@ -8,31 +9,50 @@ from __future__ import annotations
 
 import os
 
-from workloads.readers import azure, lengths, mooncake, vidur
+from workloads.readers import (
+    azure,
+    benchmark_json,
+    burstgpt,
+    kv_cache_tester,
+    llmservingsim,
+    lmcache,
+    mooncake,
+    own_table,
+    qwen,
+    ragpulse,
+    servegen,
+    servegen_offline,
+    small_tables,
+    vidur,
+)
 from workloads.readers.common import LIKELY, Head, Reader, head_of
+from workloads.readers.folders import read_folder
 from workloads.readers.messages import complaint, show, show_names
+from workloads.readers.read_options import ReadOptions
+from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line, open_source
 from workloads.request import InputError, Trace
 
-READERS: dict[str, Reader] = {
-    "azure": azure.READER,
-    "mooncake": mooncake.READER,
-    "vidur": vidur.READER,
-    "lengths": lengths.READER,
-}
+READERS: dict[str, Reader] = {reader.name: reader for reader in (
+    azure.READER, azure.IMAGES, burstgpt.READER, mooncake.READER, qwen.READER, servegen.READER, servegen_offline.READER,
+    ragpulse.READER, kv_cache_tester.READER, kv_cache_tester.TABLE_READER, lmcache.READER, llmservingsim.READER,
+    small_tables.SPLITWISE_SIM, small_tables.APEX, small_tables.VTC, vidur.READER, benchmark_json.VLLM_RESULT,
+    benchmark_json.SHAREGPT, benchmark_json.JSON_LENGTHS, own_table.READER)}
 
-__all__ = ["READERS", "Reader", "read_trace"]
+__all__ = ["READERS", "ReadOptions", "Reader", "Rows", "read_rows", "read_trace"]
 
 
-def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace:
-    """Read a request trace, plain or gzip-compressed.
+def read_trace(path: str | os.PathLike[str], format: str | None = None, options: ReadOptions | None = None) -> Trace:
+    """Read a request trace, plain or packed with gzip or zstandard.
 
     Parameters
     ----------
     path : str or path
-        The file; its name tells nothing about the format.
+        The file, ``-`` for standard input, or a folder where a format has those; its name tells nothing about the format.
     format : str, optional
         A name in READERS; by default the format is told by the content.
+    options : ReadOptions, optional
+        How to read it.
 
     Returns
     -------
@@ -52,10 +72,21 @@ def read_trace(path: str | os.PathLike[str], format: str | None = None) -> Trace
     >>> read_trace(path).output_tokens
     array([518,  66])
     """
+    return read_rows(path, format, options).to_trace(options)
+
+
+def read_rows(path: str | os.PathLike[str], format: str | None = None, options: ReadOptions | None = None) -> Rows:
+    """Every row of a trace file in file order, as `read_trace` reads it; InputError as there."""
+    options = ReadOptions() if options is None else options
     if format is not None and format not in READERS:
         raise InputError(f"unknown trace format {show(format)}; the formats are {', '.join(READERS)}")
-    source = open_source(os.fspath(path))
-    return READERS[format or _sniff(source)].read(source)
+    if options.columns is not None and format not in (None, own_table.READER.name):
+        raise InputError(f"--columns is for a table of one's own (--format csv), not for --format {format}")
+    if os.path.isdir(path):
+        return read_folder(os.fspath(path), options)
+    source = open_source(os.fspath(path), options)
+    name = format or (own_table.READER.name if options.columns is not None else _sniff(source))
+    return READERS[name].read(source)
 
 
 def _sniff(source: Source) -> str:
@@ -64,7 +95,7 @@ def _sniff(source: Source) -> str:
     scores = {name: reader.score(head) for name, reader in READERS.items()}
     best = max(scores, key=scores.__getitem__)  # the first of equals
     if scores[best] < LIKELY:
-        raise _unknown(source, head)
+        raise head.fault or _unknown(source, head)
     return best
 
 

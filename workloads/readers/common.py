@@ -1,34 +1,41 @@
-"""What every format shares: the Reader record, telling formats apart by content, and turning rows into a Trace."""
+"""What every format shares: the Reader record, and telling formats apart by content."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.readers.csv_table import COUNT, PRIORITY, CsvTable, Kind, header_of
+from workloads.readers.csv_table import header_names
 from workloads.readers.json_lines import parse_object
-from workloads.readers.messages import Place, show_path
+from workloads.readers.messages import Place
+from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line
-from workloads.readers.times import join_stamps, since_first_us
-from workloads.request import ContentIds, InputError, IntArray, Trace
-
-SEQUENCES = {"priority": PRIORITY, "samples": COUNT, "beam_width": COUNT}
-"""Columns that a table of ours may have besides; they become those of Trace."""
+from workloads.request import InputError, IntArray
 
 CERTAIN = 100  # a score from here on: the file has every column the format needs
 LIKELY = 50  # from here on: so near that its complaint about a missing column helps
+LOOKED_AT = 1 << 16
+_KEY = re.compile(r'"([A-Za-z_][\w ]{0,40})"\s*:')
 
 
 @dataclass(frozen=True)
 class Head:
-    """The beginning of a file: column names of a CSV header, or the first object of JSON lines."""
+    """The beginning of a file: column names of a CSV header, keys of the first object of JSON lines, or of a document.
+
+    ``record`` is that first object; None in CSV, and where the first line is only the beginning of a document:
+    then ``fault`` says why it is no object, ``text`` is the beginning, and ``keys`` those that stand there at any depth.
+    """
 
     columns: tuple[str, ...]
     record: Mapping[str, Any] | None = None
+    keys: frozenset[str] = frozenset()
+    fault: InputError | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,35 +50,40 @@ class Reader:
         One line for people.
     score : Head -> int
         How well the beginning of a file fits; see `score_columns`.
-    read : Source -> Trace
+    read : Source -> Rows
         Reads the file; raises InputError.
     """
 
     name: str
     about: str
     score: Callable[[Head], int]
-    read: Callable[[Source], Trace]
+    read: Callable[[Source], Rows]
 
 
 def head_of(source: Source) -> Head:
-    """What the first line says about the format.
+    """What the beginning says about the format.
 
     Raises
     ------
     InputError
-        If it begins like JSON and is not, or is malformed CSV.
+        If it is malformed CSV.
     """
     line, text, _ = first_line(source)
     if not text.lstrip().startswith(("{", "[")):
-        return Head(header_of(source)[1])
-    record = parse_object(Place(source.path, line), text)
-    return Head(tuple(record), record)
+        return Head(header_names(source))
+    beginning = source.first.data[:LOOKED_AT].decode("utf-8", "replace")
+    keys = frozenset(_KEY.findall(beginning))
+    try:
+        record = parse_object(Place(source.path, line), text)
+    except InputError as fault:
+        return Head((), None, keys, fault, beginning)
+    return Head(tuple(record), record, keys, None, beginning)
 
 
-def score_columns(head: Head, needed: Sequence[str], foreign: Sequence[str] = ()) -> int:
-    """How well the columns fit: CERTAIN + their number if all are there, else below CERTAIN by the share that is.
+def score_columns(head: Head, needed: Sequence[str], optional: Sequence[str] = (), foreign: Sequence[str] = ()) -> int:
+    """How well the columns fit: CERTAIN + the number known if all that are needed are there, else the share of these.
 
-    A format that needs more columns wins over one that needs fewer. Columns in `foreign` belong to another format.
+    A format that knows more of the columns wins over one that knows fewer. Columns in `foreign` belong to another format.
 
     >>> score_columns(Head(("a", "b", "c")), ["a", "b"]), score_columns(Head(("a", "c")), ["a", "b"])
     (102, 50)
@@ -79,65 +91,15 @@ def score_columns(head: Head, needed: Sequence[str], foreign: Sequence[str] = ()
     if any(name in head.columns for name in foreign):
         return 0
     there = sum(name in head.columns for name in needed)
-    return CERTAIN + there if there == len(needed) else CERTAIN * there // len(needed)
+    known = there + sum(name in head.columns for name in optional)
+    return CERTAIN + known if there == len(needed) else CERTAIN * there // len(needed)
 
 
-def read_table(table: CsvTable, kinds: Mapping[str, Kind]) -> dict[str, list[NDArray[Any]]]:
-    """The named columns and those of `SEQUENCES` that are there, as `CsvTable.read`."""
-    return table.read({**kinds, **{name: kind for name, kind in SEQUENCES.items() if name in table.header}})
+def numbered(names: NDArray[Any]) -> IntArray:
+    """Numbers in order of first appearance; -1 for an empty name.
 
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a file in file order, zero lengths included.
-
-    Parameters
-    ----------
-    prompt_tokens, output_tokens : int64, shape (rows,)
-    stamps : list of arrays, together of shape (rows,), or None
-        See `times.join_stamps`.
-    content : ContentIds or None
-        As in Trace.
-    parts : mapping of column to its arrays
-        What `read_table` gave; those of `SEQUENCES` are taken from it.
+    >>> numbered(np.array(["b", "a", "", "b"], object)).tolist()
+    [0, 1, -1, 0]
     """
-
-    prompt_tokens: IntArray
-    output_tokens: IntArray
-    stamps: Sequence[NDArray[Any]] | None = None
-    content: ContentIds | None = None
-    parts: Mapping[str, Sequence[NDArray[Any]]] = field(default_factory=dict)
-
-    def to_trace(self, path: str) -> Trace:
-        """Leave out rows with a zero length, sort stably by time, and count time from the least stamp kept.
-
-        Raises
-        ------
-        InputError
-            If no row is left, or a row asks for several samples and several beams.
-        """
-        besides: dict[str, Any] = {name: np.concatenate(self.parts[name]) for name in SEQUENCES if name in self.parts}
-        if len(besides.keys() - {"priority"}) == 2 and np.any((besides["samples"] > 1) & (besides["beam_width"] > 1)):
-            raise InputError(f"{show_path(path)}: a request has several samples or several beams, not both")
-        no_prompt = self.prompt_tokens == 0
-        no_output = (self.output_tokens == 0) & ~no_prompt  # a row is counted once
-        counts = {"zero_prompt": int(no_prompt.sum()), "zero_output": int(no_output.sum())}
-        dropped = {reason: count for reason, count in counts.items() if count}
-        rows = np.flatnonzero(~(no_prompt | no_output))
-        if len(rows) == 0:
-            left_out = ", ".join(f"{n} {reason}" for reason, n in dropped.items())
-            raise InputError(f"{show_path(path)}: no request is left of {len(no_prompt)} rows, dropped: {left_out}")
-        arrival_us = None
-        if self.stamps is not None:
-            stamps, units_per_us = join_stamps(self.stamps)
-            rows = rows[np.argsort(stamps[rows], kind="stable")]
-            arrival_us = since_first_us(stamps[rows], units_per_us)
-        return Trace(
-            source=path,
-            prompt_tokens=self.prompt_tokens[rows],
-            output_tokens=self.output_tokens[rows],
-            arrival_us=arrival_us,
-            content=None if self.content is None else self.content.take(rows),
-            dropped=dropped,
-            **{name: column[rows] for name, column in besides.items()},
-        )
+    known: dict[Any, int] = {"": -1}
+    return np.array([known.setdefault(name, len(known) - 1) for name in names.tolist()], np.int64)

@@ -7,36 +7,18 @@ which takes quotes and names what is wrong. All ways give the same numbers.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from workloads.readers import fast_fields, times, values
+from workloads.readers import fast_fields
 from workloads.readers.fast_fields import Fields
+from workloads.readers.kinds import Kind, Part
 from workloads.readers.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers.source import Block, Source, decode, first_line
-from workloads.request import InputError, IntArray
+from workloads.request import InputError
 
-Part = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a column holds: how to read many fields at once (None: not plain), and one by its text (ValueError)."""
-
-    fast: Callable[[Fields], IntArray | None]
-    slow: Callable[[str], int]
-    slow_dtype: type = np.int64
-
-
-LENGTH = Kind(fast_fields.lengths, values.length_of_text)
-CALENDAR_TIME = Kind(fast_fields.iso_ns, times.iso_ns)
-COUNT = Kind(lambda fields: None, values.count_of_text)
-PRIORITY = Kind(lambda fields: None, values.priority_of_text)
-SECONDS = Kind(fast_fields.seconds_ns, times.fine_stamp, object)
+MOST_COMMENTS = 100
 
 
 @dataclass(frozen=True)
@@ -47,6 +29,7 @@ class CsvTable:
     header: tuple[str, ...]
     header_line: int
     blocks: Iterator[Block]
+    comments: tuple[str, ...] = ()
 
     def read(self, kinds: Mapping[str, Kind]) -> dict[str, list[Part]]:
         """The named columns as one array a block; rows in file order.
@@ -92,7 +75,7 @@ class CsvTable:
         return arrays
 
     def _slow(self, block: Block, kinds: Mapping[str, Kind], where: Mapping[str, int]) -> dict[str, Part]:
-        found: dict[str, list[int]] = {name: [] for name in kinds}
+        found: dict[str, list[Any]] = {name: [] for name in kinds}
         for line, text in enumerate(decode(self.path, block).split("\n"), start=block.line):
             if not text.strip():
                 continue
@@ -104,13 +87,13 @@ class CsvTable:
                 found[name].append(self._one(place, fields, (name, where[name]), kind))
             if len(fields) < len(self.header):
                 raise self._misfit(place, fields)
-        return {name: np.array(found[name], dtype=kind.slow_dtype) for name, kind in kinds.items()}
+        return {name: kind.pack(found[name]) for name, kind in kinds.items()}
 
     def _misfit(self, place: Place, fields: Sequence[str]) -> InputError:
         counts = f"{len(fields)} fields, but the header has {len(self.header)}"
         return complaint(place.path, place.line, f"{counts}: {show(','.join(fields))}")
 
-    def _one(self, place: Place, fields: Sequence[str], column: tuple[str, int], kind: Kind) -> int:
+    def _one(self, place: Place, fields: Sequence[str], column: tuple[str, int], kind: Kind) -> Any:
         name, index = column
         if index >= len(fields):
             have, want = len(fields), len(self.header)
@@ -127,32 +110,49 @@ def _each(fields: Fields, kind: Kind) -> Part | None:
     data = fields.data.tobytes()
     spans = zip(fields.starts.tolist(), fields.ends.tolist(), strict=True)
     try:
-        return np.array([kind.slow(data[start:end].decode().strip()) for start, end in spans], dtype=kind.slow_dtype)
+        return kind.pack([kind.slow(data[start:end].decode().strip()) for start, end in spans])
     except ValueError:  # a bad value, or no UTF-8
         return None
 
 
 def open_csv(source: Source) -> CsvTable:
-    """Read the header.
+    """Read the header, and the lines beginning with # before it.
 
     Raises
     ------
     InputError
         If the header is no line of CSV.
     """
-    line, header, rest = header_of(source)
+    comments, line, text, rest = _header(source)
 
     def blocks() -> Iterator[Block]:
         yield rest
         yield from source.rest
 
-    return CsvTable(source.path, header, line, blocks())
+    return CsvTable(source.path, _names(source.path, line, text), line, blocks(), comments)
 
 
-def header_of(source: Source) -> tuple[int, tuple[str, ...], Block]:
-    """The line number and the names of the header, and what follows it in the first block."""
-    line, text, rest = first_line(source)
-    return line, tuple(name.strip() for name in split_row(Place(source.path, line), text)), rest
+def header_names(source: Source) -> tuple[str, ...]:
+    """The names in the header; what follows stays unread."""
+    _, line, text, _ = _header(source)
+    return _names(source.path, line, text)
+
+
+def _names(path: str, line: int, text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in split_row(Place(path, line), text))
+
+
+def _header(source: Source) -> tuple[tuple[str, ...], int, str, Block]:
+    """Comments, the line number and the text of the header, and what follows it in the first block."""
+    comments: list[str] = []
+    while True:
+        line, text, rest = first_line(source)
+        if not text.startswith("#"):
+            return tuple(comments), line, text, rest
+        comments.append(text[1:].strip())
+        if not rest.data.strip() or len(comments) > MOST_COMMENTS:
+            raise complaint(source.path, line, "comments, and no header after them")
+        source = replace(source, first=rest)
 
 
 def split_row(place: Place, text: str) -> list[str]:

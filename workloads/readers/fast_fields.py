@@ -51,22 +51,28 @@ def split_block(data: bytes, columns: int) -> list[Fields] | None:
     return [Fields(letters, start, end) for start, end in pairs]
 
 
-def lengths(fields: Fields) -> IntArray | None:
-    """Token counts from 0 to MOST_TOKENS."""
+def lengths(fields: Fields, least: int = 0) -> IntArray | None:
+    """Token counts from ``least`` to MOST_TOKENS."""
     values = _unsigned(fields, most_digits=10)
-    return None if values is None or int(values.max()) > MOST_TOKENS else values
+    return None if values is None or int(values.max()) > MOST_TOKENS or int(values.min()) < least else values
 
 
-def seconds_ns(fields: Fields) -> IntArray | None:
-    """Nanoseconds from seconds such as 4.314579: at most 9 digits after the point."""
+def whole(fields: Fields) -> IntArray | None:
+    """Whole numbers of at most 18 digits."""
+    return _unsigned(fields, most_digits=18)
+
+
+def nanoseconds(fields: Fields, unit_exponent: int = 0) -> IntArray | None:
+    """Nanoseconds from numbers of 10**unit_exponent seconds such as 4.314579: no digit below the nanosecond."""
     data, starts, ends = fields
     points = np.append(np.flatnonzero(data == POINT), len(data))
     point = np.minimum(points[np.searchsorted(points, starts)], ends)
-    whole = _unsigned(Fields(data, starts, point), most_digits=10)
+    unit = 10 ** (9 + unit_exponent)
+    whole = _unsigned(Fields(data, starts, point), most_digits=18)
     part = _fraction_ns(Fields(data, point, ends))
-    if whole is None or part is None or int(whole.max()) >= 9_000_000_000:
+    if whole is None or part is None or int(whole.max()) >= 9 * 10**18 // unit or np.any(part * unit % 10**9):
         return None
-    return whole * 10**9 + part
+    return np.asarray(whole * unit + part * unit // 10**9, dtype=np.int64)
 
 
 def iso_ns(fields: Fields) -> IntArray | None:

@@ -39,23 +39,24 @@ def parse_object(place: Place, text: str) -> dict[str, Any]:
     {'timestamp': Decimal('1.50')}
     """
     try:
-        row = _DECODER.decode(text)
+        row = DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise _malformed(place, f"{error.msg} at character {error.pos + 1}: {_around(text, error.pos)}") from None
+        raise malformed(place, f"{error.msg} at character {error.pos + 1}: {around(text, error.pos)}") from None
     except RecursionError:
-        raise _malformed(place, "nested too deep") from None
+        raise malformed(place, "nested too deep") from None
     except ValueError as error:  # a constant of ours, or digits beyond Python's limit for integers
-        raise _malformed(place, str(error).partition(";")[0]) from None
+        raise malformed(place, str(error).partition(";")[0]) from None
     if not isinstance(row, dict):
         raise complaint(place.path, place.line, f"not a JSON object: {show(row)}")
     return row
 
 
-def _malformed(place: Place, reason: str) -> InputError:
+def malformed(place: Place, reason: str) -> InputError:
+    """An InputError about JSON."""
     return complaint(place.path, place.line, f"malformed JSON: {reason}")
 
 
-def _around(text: str, position: int) -> str:
+def around(text: str, position: int) -> str:
     """The text near a fault."""
     return show(text[max(position - 25, 0) : position + 25].rstrip("\r"))
 
@@ -64,4 +65,4 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
-_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)

@@ -1,7 +1,7 @@
 """Bytes of a trace file, as blocks of whole lines.
 
-Owns opening (plain or gzip, told apart by their first bytes), the limits on memory and the line numbers. A file is
-read once, from front to back, so a pipe works too.
+Owns the limits on memory and the line numbers; `packed` opens and unpacks. A file is read once, from front to back, so
+a pipe works too.
 
     file   line 1 | line 2 | line 3 | line 4 | line 5
     block  [1: lines 1, 2, 3        ] [4: lines 4, 5 ]      about 1 MiB each, numbered by their first line
@@ -9,20 +9,19 @@ read once, from front to back, so a pipe works too.
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from io import BufferedIOBase
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from workloads.readers.messages import complaint, show_path
+from workloads.readers.packed import STDIN, Damaged, pieces
+from workloads.readers.read_options import ReadOptions
 from workloads.request import InputError
 
 BLOCK_BYTES = 1 << 20
-LONGEST_LINE_BYTES = 16 << 20  # more than any trace has; it bounds the memory a hostile file can ask for
-GZIP_MAGIC = b"\x1f\x8b"
+LONGEST_LINE_BYTES = 64 << 20  # a session may be one object on one line; it bounds the memory a hostile file can ask for
+LARGEST_DOCUMENT_BYTES = 256 << 20
 UTF8_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -36,24 +35,26 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A file being read: its path as the user gave it, the first block, and those still to come."""
+    """A file being read: its path as the user gave it, the first block, those still to come, and how to read it."""
 
     path: str
     first: Block
     rest: Iterator[Block]
+    options: ReadOptions = field(default_factory=ReadOptions)
 
     def blocks(self) -> Iterator[Block]:
         """All blocks; to be called once."""
         return itertools.chain((self.first,), self.rest)
 
 
-def open_source(path: str) -> Source:
+def open_source(path: str, options: ReadOptions | None = None) -> Source:
     """Start to read a file.
 
     Parameters
     ----------
     path : str
-        A plain or gzip-compressed text file.
+        A text file, plain or packed with gzip or zstandard; ``-`` is standard input.
+    options : ReadOptions, optional
 
     Returns
     -------
@@ -65,11 +66,30 @@ def open_source(path: str) -> Source:
     InputError
         If it cannot be opened, is empty, or is not text; later blocks raise it too.
     """
-    blocks = _checked_blocks(path)
+    options = ReadOptions() if options is None else options
+    shown = "standard input" if path == STDIN else path
+    blocks = _checked_blocks(shown, _cut(shown, _readable(path, shown, options)))
     first = next(blocks, None)
     if first is None or not first.data.strip():
-        raise InputError(f"{show_path(path)}: the file is empty")
-    return Source(path, first, blocks)
+        raise InputError(f"{show_path(shown)}: the file is empty")
+    return Source(shown, first, blocks, options)
+
+
+def whole_text(source: Source) -> str:
+    """All of a file that is one document.
+
+    Raises
+    ------
+    InputError
+        If it is longer than 256 MiB, or not UTF-8.
+    """
+    text, size = [], 0
+    for block in source.blocks():
+        size += len(block.data)
+        if size > LARGEST_DOCUMENT_BYTES:
+            raise complaint(source.path, block.line, f"the document is longer than {LARGEST_DOCUMENT_BYTES >> 20} MiB")
+        text.append(decode(source.path, block))
+    return "".join(text)
 
 
 def first_line(source: Source) -> tuple[int, str, Block]:
@@ -101,9 +121,9 @@ def decode(path: str, block: Block) -> str:
         raise complaint(path, line, message) from None
 
 
-def _checked_blocks(path: str) -> Iterator[Block]:
+def _checked_blocks(path: str, blocks: Iterator[Block]) -> Iterator[Block]:
     """Blocks, with everything that shows a file is no text turned into an error."""
-    for number, block in enumerate(_blocks(path)):
+    for number, block in enumerate(blocks):
         if number == 0 and block.data.startswith(UTF16_MARKS):
             raise complaint(path, 1, "not text in UTF-8: it begins like UTF-16; convert it first")
         if b"\0" in block.data:
@@ -112,16 +132,14 @@ def _checked_blocks(path: str) -> Iterator[Block]:
         yield Block(block.line, block.data.removeprefix(UTF8_MARK)) if number == 0 else block
 
 
-def _blocks(path: str) -> Iterator[Block]:
+def _cut(path: str, bytes_of_file: Iterator[bytes]) -> Iterator[Block]:
     """Cut what the file yields at line ends; the last block may lack its line end."""
     line, held, searched = 1, bytearray(), 0
-    pieces = _pieces(path)
     while True:
         try:
-            piece = next(pieces, b"")
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            reason = "cut short" if isinstance(error, EOFError) else "damaged"
-            raise complaint(path, line + held.count(b"\n"), f"the gzip data is {reason} here") from None
+            piece = next(bytes_of_file, b"")
+        except Damaged as error:
+            raise complaint(path, line + held.count(b"\n"), str(error)) from None
         held += piece
         if piece and len(held) < BLOCK_BYTES:
             continue
@@ -142,18 +160,12 @@ def _refuse_long_line(path: str, line: int, held: bytearray) -> None:
         raise complaint(path, line, f"the line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
 
 
-def _pieces(path: str) -> Iterator[bytes]:
-    """What single reads give, so that no line before a fault in gzip data is lost."""
+def _readable(path: str, shown: str, options: ReadOptions) -> Iterator[bytes]:
+    """What single reads give, so that no line before a fault in packed data is lost."""
     try:
-        with open(path, "rb") as raw:
-            packed = raw.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
-            stream: BufferedIOBase = gzip.GzipFile(fileobj=raw) if packed else raw
-            while piece := stream.read1(BLOCK_BYTES):
-                yield piece
-    except gzip.BadGzipFile:  # an OSError by birth, but it tells about the data
-        raise
+        yield from pieces(path, options.tick)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise InputError(f"{show_path(path)}: {reason.lower()}") from None
+        raise InputError(f"{show_path(shown)}: {reason.lower()}") from None
     except ValueError as error:  # a NUL in the path itself
-        raise InputError(f"{show_path(path)}: {error}") from None
+        raise InputError(f"{show_path(shown)}: {error}") from None

@@ -116,8 +116,14 @@ def since_first_us(stamps: NDArray[Any], units_per_us: int) -> IntArray:
     >>> since_first_us(np.array([500, 1000, 2000, 2001]), 1000)
     array([0, 0, 2, 2])
     """
-    since = stamps - stamps.min()
-    whole, rest = since // units_per_us, since % units_per_us
+    return to_us(stamps - stamps.min(), units_per_us)
+
+
+def to_us(times: NDArray[Any], units_per_us: int) -> IntArray:
+    """Microseconds, rounded half to even; -1 stays for none."""
+    whole, rest = times // units_per_us, times % units_per_us
     more, half = 2 * rest > units_per_us, 2 * rest == units_per_us
     up = more | (half & (whole % 2 == 1))
-    return np.asarray(whole + up, dtype=np.int64)
+    rounded: IntArray = np.asarray(whole + up, dtype=np.int64)
+    rounded[times < 0] = -1
+    return rounded

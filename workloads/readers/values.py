@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from workloads.readers.messages import Place, bad_value, missing_column, show
 from workloads.readers.times import FINE_DIGITS, LATEST_S, fine_stamp
+from workloads.request import IntArray
 
 MOST_TOKENS = 2**31
 MOST_SEQUENCES = 4096
 MOST_ID = 2**63 - 1
+TOO_FEW = "is no token at all: such a row is left out, unless --strict is asked for as here"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
-def length_of_text(text: str) -> int:
-    """A token count from the text of a CSV field: digits only.
+def length_of_text(text: str, least: int = 0) -> int:
+    """A token count from the text of a CSV field: digits only, at least ``least``.
 
     Raises
     ------
@@ -34,6 +38,8 @@ def length_of_text(text: str) -> int:
     digits = text.lstrip("+-0") or "0"
     if len(digits) > 10 or int(digits) > MOST_TOKENS:
         raise ValueError(f"is more than {MOST_TOKENS} tokens")
+    if int(digits) < least:
+        raise ValueError(TOO_FEW)
     return int(digits)
 
 
@@ -49,6 +55,41 @@ def count_of_text(text: str) -> int:
     4
     """
     return _whole(text, 1, MOST_SEQUENCES)
+
+
+def whole_of_text(text: str) -> int:
+    """A whole number from 0 to 2**63 - 1 from the text of a CSV field; nothing there is -1, for none.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    >>> whole_of_text("12"), whole_of_text("")
+    (12, -1)
+    """
+    if not text or text == "-1":
+        return -1
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > MOST_ID:
+        raise ValueError("is not a whole number from 0 to 2**63 - 1")
+    return int(text)
+
+
+def ids_of_text(text: str) -> IntArray:
+    """Content ids from one CSV field, spaces between them.
+
+    Raises
+    ------
+    ValueError
+        With the reason.
+
+    >>> ids_of_text("7 8 12")
+    array([ 7,  8, 12])
+    """
+    words = text.split()
+    if not all(word.isascii() and word.isdigit() and len(word) <= 18 for word in words):
+        raise ValueError("is not a list of ids (whole numbers below 10**18) with spaces between them")
+    return np.array(words, np.int64)
 
 
 def priority_of_text(text: str) -> int:
@@ -73,13 +114,13 @@ def _whole(text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def length_of(row: Mapping[str, Any], column: str, place: Place) -> int:
+def length_of(row: Mapping[str, Any], column: str, place: Place, least: int = 0) -> int:
     """A token count of a JSON object.
 
     Raises
     ------
     InputError
-        If it is missing, no integer (true and "12" are none), negative or over 2**31.
+        If it is missing, no integer (true and "12" are none), negative, below ``least`` or over 2**31.
 
     >>> length_of({"input_length": 12}, "input_length", Place("a.jsonl", 1))
     12
@@ -91,6 +132,8 @@ def length_of(row: Mapping[str, Any], column: str, place: Place) -> int:
         raise bad_value(place, column, f"{show(value)} is negative")
     if value > MOST_TOKENS:
         raise bad_value(place, column, f"{show(value)} is more than {MOST_TOKENS} tokens")
+    if value < least:
+        raise bad_value(place, column, f"{show(value)} {TOO_FEW}")
     return value
 
 
@@ -131,6 +174,28 @@ def ids_of(row: Mapping[str, Any], column: str, place: Place) -> list[int]:
         wrong = next(one for one in ids if type(one) is not int or not 0 <= one <= MOST_ID)
         raise bad_value(place, column, f"{show(wrong)} is not an id (a whole number from 0 to 2**63 - 1)")
     return ids
+
+
+def name_of(row: Mapping[str, Any], column: str, place: Place) -> str | int:
+    """A name of a request or session: a text, or a whole number.
+
+    Raises
+    ------
+    InputError
+        If it is missing, or neither.
+    """
+    name = _value(row, column, place)
+    if type(name) is not int and not isinstance(name, str):
+        raise bad_value(place, column, f"{show(name)} is no name (a text or a whole number)")
+    return name
+
+
+def text_of(row: Mapping[str, Any], column: str, place: Place) -> str:
+    """A text; InputError if it is missing or none."""
+    text = _value(row, column, place)
+    if not isinstance(text, str):
+        raise bad_value(place, column, f"{show(text)} is not a text")
+    return text
 
 
 def _value(row: Mapping[str, Any], column: str, place: Place) -> Any:

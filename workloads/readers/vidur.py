@@ -7,36 +7,9 @@ Source: microsoft/vidur (MIT), project-etalon/etalon (Apache-2.0).
 
 from __future__ import annotations
 
-import numpy as np
+from workloads.readers.kinds import UNITS
+from workloads.readers.table_format import SEQUENCES, Column, table_reader
 
-from workloads.readers.common import Head, Reader, Rows, read_table, score_columns
-from workloads.readers.csv_table import LENGTH, SECONDS, open_csv
-from workloads.readers.source import Source
-from workloads.request import Trace
-
-LENGTHS = {"num_prefill_tokens": LENGTH, "num_decode_tokens": LENGTH}
-TIME = "arrived_at"
-
-
-def score(head: Head) -> int:
-    """How well a file fits; the time is optional."""
-    return score_columns(head, list(LENGTHS)) if head.record is None else 0
-
-
-def read(source: Source) -> Trace:
-    """Read a Vidur trace; with times, rows are sorted stably by them.
-
-    Raises
-    ------
-    InputError
-        For the first bad row, or a missing column.
-    """
-    table = open_csv(source)
-    timed = TIME in table.header
-    parts = read_table(table, {TIME: SECONDS, **LENGTHS} if timed else LENGTHS)
-    prompt = np.concatenate(parts["num_prefill_tokens"])
-    output = np.concatenate(parts["num_decode_tokens"])
-    return Rows(prompt, output, parts[TIME] if timed else None, parts=parts).to_trace(source.path)
-
-
-READER = Reader("vidur", "Vidur, Etalon: [arrived_at,]num_prefill_tokens,num_decode_tokens", score, read)
+READER = table_reader("vidur", "Vidur, Etalon: [arrived_at,]num_prefill_tokens,num_decode_tokens",
+                      {"time": Column("arrived_at", UNITS["s"], False), "prompt": Column("num_prefill_tokens"),
+                       "output": Column("num_decode_tokens"), **SEQUENCES})

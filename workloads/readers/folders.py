@@ -1,0 +1,39 @@
+"""Folders that are one trace: ServeGen's clients, kv-cache-tester's sessions."""
+
+from __future__ import annotations
+
+import os
+
+from workloads.readers import kv_cache_tester, servegen
+from workloads.readers.messages import show_path
+from workloads.readers.read_options import ReadOptions
+from workloads.readers.rows import Rows
+from workloads.readers.source import open_source
+from workloads.request import InputError
+
+SESSIONS = (".json", ".json.gz", ".json.zst")
+
+
+def read_folder(path: str, options: ReadOptions) -> Rows:
+    """The rows of all files of a folder, in order of their names.
+
+    Raises
+    ------
+    InputError
+        If it cannot be listed or holds neither clients nor sessions, or for the first bad value in a file.
+    """
+    try:
+        names = sorted(os.listdir(path))
+        found = servegen.read_folder(path, options)
+    except OSError as error:
+        raise InputError(f"{show_path(path)}: {(error.strerror or 'cannot be read').lower()}") from None
+    if found is not None:
+        return found
+    files = [name for name in names if name.endswith(SESSIONS)]
+    if not files:
+        raise InputError(f"{show_path(path)}: is a directory, and holds no ServeGen clients (chunk-K-trace.csv) nor "
+                         "kv-cache-tester sessions (*.json)")
+    sessions = kv_cache_tester.Sessions()
+    for name in files:
+        sessions.add(open_source(os.path.join(path, name), options))
+    return sessions.rows(path, alone=False)

@@ -1,0 +1,158 @@
+"""Formats that are one JSON object a line: which key plays which part, and what its numbers mean.
+
+    role      time          prompt          output           ids         session
+    key       timestamp     input_length    output_length    hash_ids    session_id
+    meaning   milliseconds  tokens          tokens           512 each    any name
+
+An id stands for a span of the prompt; how long a span is, many files do not say. Then it is what all rows agree on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from workloads.readers.common import Head, Reader, score_columns
+from workloads.readers.json_lines import json_rows
+from workloads.readers.messages import Place, bad_value, missing_column, show
+from workloads.readers.rows import Rows
+from workloads.readers.source import Source
+from workloads.readers.spans import Spans
+from workloads.readers.times import FINE_PER_US, to_us
+from workloads.readers.values import ids_of, length_of, name_of, stamp_of
+
+SECONDS, MILLISECONDS = 0, -3
+Keys = tuple[str, ...]
+ROLES = ("prompt", "output", "time", "ids", "session", "request")
+
+
+@dataclass(frozen=True)
+class JsonRoles:
+    """Keys by role; several names of one key are tried in order, and an empty tuple is a role the format has not.
+
+    ``time_unit`` is the exponent of ten of a second, ``spans`` the tokens an id may stand for, the likeliest first.
+    ``optional`` roles may be missing in a file, then in every row.
+    """
+
+    prompt: Keys
+    output: Keys = ()
+    time: Keys = ()
+    time_unit: int = MILLISECONDS
+    ids: Keys = ()
+    spans: tuple[int, ...] = ()
+    session: Keys = ()
+    delay: Keys = ()
+    request: Keys = ()
+    optional: frozenset[str] = field(default_factory=frozenset)
+
+
+def json_reader(name: str, about: str, roles: JsonRoles, also: Keys = (), foreign: Keys = ()) -> Reader:
+    """A format that is one JSON object a line; `also` and `foreign` are keys that tell it from others."""
+    there = {role: getattr(roles, role) for role in ROLES if getattr(roles, role)}
+    needed = [keys for role, keys in there.items() if role not in roles.optional]
+    optional = [keys for role, keys in there.items() if role in roles.optional]
+
+    def score(head: Head) -> int:
+        if head.record is None:
+            return 0
+        names, more = ([_present(head.record or {}, keys) or keys[0] for keys in each] for each in (needed, optional))
+        return score_columns(head, [*names, *also], more, foreign)
+
+    return Reader(name, about, score, lambda source: JsonFile(roles).read(source))
+
+
+def _present(row: Mapping[str, Any], keys: Keys) -> str | None:
+    return next((key for key in keys if key in row), None)
+
+
+class JsonFile:
+    """One file being read, row by row."""
+
+    def __init__(self, roles: JsonRoles) -> None:
+        self.roles = roles
+        self.prompt, self.output, self.session, self.lines = array("q"), array("q"), array("q"), array("q")
+        self.stamps: list[int] = []
+        self.delays: list[int] = []                    # in units of 1e-40 s, -1 for none
+        self.spans = Spans(roles.spans)
+        self.names: dict[Any, int] = {}                # sessions
+        self.requests: set[Any] = set()
+        self.last: dict[int, int] = {}                 # the latest stamp of a session
+        self.made_by: str | None = None
+        self.key: dict[str, str | None] = {}
+
+    def read(self, source: Source) -> Rows:
+        """All rows.
+
+        Raises
+        ------
+        InputError
+            For the first bad row: a missing key, a wrong type, ids that do not cover the prompt, an id that stands there twice.
+        """
+        strict = int(source.options.strict)
+        for place, row in json_rows(source):
+            if not self.key:
+                self._settle(place, row)
+            self._row(place, row, strict)
+        columns = [np.array(column, np.int64) for column in (self.prompt, self.output)]
+        besides = {}
+        if self.session:
+            besides["session"] = np.array(self.session, np.int64)
+        if any(delay >= 0 for delay in self.delays):
+            besides["think_us"] = to_us(np.array(self.delays, object), FINE_PER_US)
+        content = self.spans.content(source.path, columns[0], source.options.span_tokens) if self.key["ids"] else None
+        return Rows(source.path, columns[0], columns[1] if self.key["output"] else None,
+                    [np.array(self.stamps, object)] if self.stamps else None, content, besides, made_by=self.made_by)
+
+    def _settle(self, place: Place, row: Mapping[str, Any]) -> None:
+        """By the first row, which keys the file has."""
+        for role in (*ROLES, "delay"):
+            keys = getattr(self.roles, role)
+            self.key[role] = _present(row, keys) if keys else None
+            if keys and self.key[role] is None:
+                if role not in self.roles.optional and role != "delay":
+                    raise missing_column(place, keys[0], list(row))
+                if role == "delay":
+                    self.key[role] = keys[0]           # a first turn may have none
+        said = row.get("made_by")
+        self.made_by = said if isinstance(said, str) else None
+
+    def _row(self, place: Place, row: Mapping[str, Any], strict: int) -> None:
+        key = self.key
+        assert key["prompt"] is not None
+        self.prompt.append(length_of(row, key["prompt"], place, strict))
+        if key["output"]:
+            self.output.append(length_of(row, key["output"], place, strict))
+        if key["ids"]:
+            self.spans.add(place, key["ids"], ids_of(row, key["ids"], place), self.prompt[-1])
+        if key["request"]:
+            self._request(place, key["request"], row)
+        session = -1
+        if key["session"]:
+            name = name_of(row, key["session"], place)
+            session = self.names.setdefault(name, len(self.names))
+            self.session.append(session)
+        if key["time"]:
+            self._time(place, row, key["time"], session)
+
+    def _request(self, place: Place, key: str, row: Mapping[str, Any]) -> None:
+        name = name_of(row, key, place)
+        if name in self.requests:
+            raise bad_value(place, key, f"{show(name)} stands there twice")
+        self.requests.add(name)
+
+    def _time(self, place: Place, row: Mapping[str, Any], key: str, session: int) -> None:
+        """A stamp, or in a later turn a delay after the turn before."""
+        delay = self.key["delay"]
+        waits = session in self.last and delay is not None and row.get(delay) is not None
+        self.delays.append(stamp_of(row, str(delay), place, MILLISECONDS) if waits else -1)
+        if waits and row.get(key) is None:
+            stamp = self.last[session] + self.delays[-1]
+        else:
+            stamp = stamp_of(row, key, place, self.roles.time_unit)
+        self.stamps.append(stamp)
+        if session >= 0:
+            self.last[session] = stamp
