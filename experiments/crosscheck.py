@@ -97,7 +97,7 @@ class TableAudit(Observer):
     def count(self) -> None:
         """Look at the pool now."""
         pool = self._allocator.pool
-        tables = [self._allocator.table(handle) for handle in self._scheduler.running.handle.tolist()]
+        tables = [self._allocator.table(handle) for handle in self._scheduler.held()]
         held = np.bincount(np.concatenate(tables), minlength=pool.num_blocks) if tables else np.zeros(pool.num_blocks)
         self.wrong_refs += int(np.count_nonzero(held != pool.ref))
         by_tables, by_free_queue = int(np.count_nonzero(held)), pool.num_blocks - 1 - pool.free

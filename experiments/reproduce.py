@@ -20,6 +20,7 @@ from experiments.paper.outcome import JsonObject, Outcome, Row, Table
 from experiments.paper.page import write_page
 from experiments.paper.setting import Lab
 from experiments.progress import bars
+from experiments.version import VERSION
 from workloads.readers.messages import show_path
 from workloads.request import InputError
 
@@ -36,13 +37,14 @@ EXPERIMENTS = {
     "seeds": "every number of three articles that people size GPUs with",
 }
 """Name -> what it shows; each is a module of experiments.paper with TITLE, SOURCE, CONFIG, run(lab) and plot(outcome, path)."""
+WITHOUT_TRACE = ("prefix", "sharing", "seeds")
 EXAMPLES = """examples:
   pagedsim reproduce fig2
   pagedsim reproduce fig13 --out results
   pagedsim reproduce all --out reproduction
 
 Published numbers come with their sources; docs/reproduce.md tells the settings. Exit status 1: a number is outside its stated
-tolerance. Figures of the PagedAttention paper want the ShareGPT lengths of its artifact.
+tolerance. All but prefix, sharing and seeds want the ShareGPT lengths of the PagedAttention paper's artifact.
 """
 
 
@@ -68,6 +70,10 @@ def main(argv: list[str]) -> int:
     names = list(EXPERIMENTS) if options.name == "all" else [options.name]
     if options.name == "all" and (options.plot is not None or options.json not in (None, "-")):
         raise InputError("--plot and --json name one file; reproduce all writes its files into --out")
+    if options.trace is not None and options.name in WITHOUT_TRACE:
+        raise InputError(f"--trace: {options.name} reads no trace")
+    if options.limit is not None and options.name == "seeds":
+        raise InputError("--limit: seeds serves no requests")
     folder = _folder(options)
     console = Console(stderr=options.json == "-", width=None if sys.stdout.isatty() else 130)
     documents = []
@@ -112,10 +118,12 @@ def load(name: str) -> Experiment:
 
 def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
     """CONTRACT's object, with the title, tables and notes besides."""
-    command = f"pagedsim reproduce {name} --seed {options.seed}" + (f" --limit {options.limit}" if options.limit else "")
-    command += f" --trace {shlex.quote(show_path(Path(options.trace).name))}" if options.trace else ""
+    command = f"pagedsim reproduce {name} --seed {options.seed}"
+    command += f" --limit {options.limit}" if options.limit and name != "seeds" else ""
+    if options.trace and name not in WITHOUT_TRACE:
+        command += f" --trace {shlex.quote(show_path(Path(options.trace).name))}"
     return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok, "command": command,
-            "seed": options.seed, "title": experiment.TITLE, "source": experiment.SOURCE,
+            "pagedsim": VERSION, "seed": options.seed, "title": experiment.TITLE, "source": experiment.SOURCE,
             "tables": [table.json() for table in outcome.tables], "notes": outcome.notes, "data": outcome.data}
 
 
@@ -198,6 +206,8 @@ def _folder(options: argparse.Namespace) -> Path | None:
         check_writable(options.json)
     if options.out is None and (options.json is not None or options.plot is not None):
         return None
+    if options.out == "":
+        raise InputError("--out: no folder name")
     folder = Path(options.out or "reproduction")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -57,6 +57,11 @@ class RunningSequences:
         """Call ``seen`` with each request at the moment it is preempted, for logs of decisions."""
         self._seen_preempted = seen
 
+    def held(self) -> list[int]:
+        """Handles of all reservations and block tables there are: of running sequences, and of those that have theirs already."""
+        running: list[int] = self.running.handle.tolist()
+        return running if self.groups is None else running + self.groups.ahead()
+
     def ended(self) -> IntArray:
         """Places of sequences that have their last token and stay (`static_batching`)."""
         return NOBODY

@@ -78,6 +78,10 @@ class SequenceGroups:
         """Whether something may branch after the next step: then every step is made by itself."""
         return bool(self._waiting or self._beams)
 
+    def ahead(self) -> list[int]:
+        """Handles of the reservations made at admission for sequences that do not run yet."""
+        return [handle for handles in self._ahead.values() for handle in handles]
+
     # ------------------------------------------------------------------ as a whole
     def reserve(self, request: int, handle: int) -> bool:
         """Where sequences have reservations: one for each, made with the first; False, all given back, if one does not fit."""

@@ -300,3 +300,12 @@ def test_the_default_set_stays(capsys, crowd):
     assert [s["allocator"] for s in document(capsys, crowd, *POOL)["scenarios"]] == list(DEFAULT)
     said = " ".join(parser().format_help().split()).replace("- ", "-")
     assert f"one of {', '.join(ALLOCATORS)}; may be repeated (default: {', '.join(DEFAULT)})" in said
+
+
+@pytest.mark.parametrize("allocator", ["paged-reserve", "vattention", "token"])
+@pytest.mark.parametrize("more", [["--samples", "3"], ["--beam-width", "2"], ["--samples", "3", "--batching", "static"]])
+def test_the_cross_checks_know_of_sequences_that_have_room_and_do_not_run_yet(capsys, tmp_path, allocator, more):
+    trace = lengths(tmp_path, [(37, 20), (40, 9), (5, 30), (64, 12)])
+    said = run(capsys, "compare", trace, "--allocator", allocator, "--model", "Llama-2-7b", "--available-kv-gib", "0.4",
+               "--max-model-len", "128", *more)
+    assert (said.status, said.err.count("cross-check failed")) == (0, 0), said.err

@@ -138,7 +138,8 @@ def test_all_on_one_page(capsys, tmp_path, draws):
     assert sorted(p.name for p in folder.iterdir()) == ["reproduction.md", "right.json", "right.png", "wrong.json", "wrong.png"]
     assert draws == [str(folder / "right.png"), str(folder / "wrong.png")]
     text = (folder / page.NAME).read_text()
-    assert text.startswith("# Published numbers, reproduced\n\n1 of 2 results are inside their stated tolerances.\n")
+    assert text.startswith("# Published numbers, reproduced\n\n1 of 2 judged numbers are inside their stated tolerances; "
+                           "1 more stand beside published ones without a verdict.\n")
     assert "![A title](right.png)" in text
     assert "`pagedsim reproduce right --seed 0` (seed 0). Published: A source." in text
     assert "**outside**" in text
@@ -286,3 +287,37 @@ def test_a_prompt_makes_a_step_longer():
     assert model.duration_us(StepLoad(9, 5, 9, 9)) == 100
     assert model.duration_us(StepLoad(*[np.array([3, 3])] * 4)).tolist() == [20, 20]
     assert model.describe() == "0.02 ms, and 0.08 ms more for a prompt"
+
+
+def test_a_trace_of_requests_that_are_all_too_long_is_an_error(capsys, tmp_path):
+    trace = lengths(tmp_path, [(3000, 4)])
+    for name in ("fig2", "fig13", "fig15", "waste", "blocksize", "concurrency", "vattention"):
+        said = run(capsys, "reproduce", name, "--trace", trace, "--json", "-", "-q")
+        assert (said.status, said.out) == (2, "")
+        assert said.err.strip() == f"pagedsim reproduce: error: {trace}: every request has more than 2,048 tokens"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("prefix", "--trace", "x.csv"), "--trace: prefix reads no trace"),
+    (("sharing", "--trace", "x.csv"), "--trace: sharing reads no trace"),
+    (("seeds", "--trace", "x.csv"), "--trace: seeds reads no trace"),
+    (("seeds", "--limit", "3"), "--limit: seeds serves no requests"),
+    (("seeds", "--out", ""), "--out: no folder name"),
+])
+def test_what_would_have_no_effect_is_refused(capsys, arguments, message):
+    said = run(capsys, "reproduce", *arguments)
+    assert (said.status, said.err.strip()) == (2, f"pagedsim reproduce: error: {message}")
+
+
+def test_another_trace_than_the_papers_gets_no_verdict(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    pairs = list(zip(rng.integers(1, 40, 7200).tolist(), rng.integers(1, 4, 7200).tolist(), strict=True))
+    trace = lengths(tmp_path, pairs)
+    for name in ("fig13",):
+        found = run(capsys, "reproduce", name, "--trace", trace, "--json", "-", "-q").json
+        assert {row["ok"] for row in found["rows"]} == {None}
+
+
+def test_shares_of_a_pool_of_which_a_part_is_unused():
+    assert fig2.of_the_whole([50.0, 20.0, 10.0, 20.0], 0.5) == [25.0, 10.0, 5.0, 60.0]
+    assert fig2.of_the_whole([50.0, 20.0, 10.0, 20.0], 1.0) == [50.0, 20.0, 10.0, 20.0]

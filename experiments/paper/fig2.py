@@ -30,6 +30,8 @@ MEAN_TOLERANCE, MAX_TOLERANCE, ANY_TOLERANCE = 1.0, 0.8, 3.0
 CONFIG = setting.paper_config(ConstantStepTime(20_000), saturate=True)
 VARIANT_REQUESTS = 12_000
 SAMPLES, SAMPLE_REQUESTS = 12, 2_400                   # what Orca (Pow2) serves in an hour: 9.8 at once, 338 steps of 45 ms
+BARELY_RATE = 0.62                                     # requests/s that Orca (Pow2) can only just serve
+UNUSED = "pool: the rest left unused"
 BY_THE_WAY = ("Orca (Pow2)", "Orca (Oracle)")          # the two with differences around one point and above
 
 
@@ -44,8 +46,10 @@ def run(lab: Lab) -> Outcome:
         "small for the next request are 'external and others'",
         "Orca (Oracle), reservation: prompts are computed in one step here, so a request spends its whole life growing. Where "
         "computing a prompt takes as long as 20 decode steps, reservation and others come out as published",
-        "Orca (Pow2), token states and others: the paper's averages are over what is served in an hour, about "
-        f"{SAMPLE_REQUESTS:,} requests; between samples of that size they move by some two points (last table)"])
+        "Orca (Pow2), token states and others: the published numbers lie between a pool that is never without refused requests "
+        f"(here) and either arrivals at {BARELY_RATE:g} requests/s, which it can only just serve, or a pool used only as far as "
+        f"whole reservations of {CONFIG.max_model_len:,} reach; samples of {SAMPLE_REQUESTS:,} requests, an hour's, move by some "
+        "two points besides (last table)"])
 
 
 def columns(parts: dict[str, float]) -> list[float]:
@@ -67,20 +71,36 @@ def rows(ours: dict[str, list[float]], whole: bool) -> list[Row]:
 
 def variants(lab: Lab, trace: Trace) -> dict[str, tuple[Trace, SimConfig]]:
     """Arrivals, pool shape, admission order, placement and prefill time, one changed at a time."""
+    real_time = replace(CONFIG, saturate=False, step_time=ConstantStepTime(45_000))
+    whole_reservations = CONFIG.usable_slots // CONFIG.max_model_len * CONFIG.max_model_len
     part = lab.part(trace, VARIANT_REQUESTS)
     waiting = transform.all_at_once(part)
     timed = transform.with_poisson_arrivals(part, 2.0, lab.rng())
     in_file_order = transform.all_at_once(lab.part(lab.in_file_order(), VARIANT_REQUESTS))
     return {
         "nothing (a part of the trace)": (waiting, CONFIG),
-        "arrivals: 2 requests/s, 45 ms a step": (timed, replace(CONFIG, saturate=False, step_time=ConstantStepTime(45_000))),
+        "arrivals: 2 requests/s, 45 ms a step": (timed, real_time),
+        f"arrivals: {BARELY_RATE:g} requests/s, 45 ms a step": (
+            transform.with_poisson_arrivals(part, BARELY_RATE, lab.rng()), real_time),
         "pool: 16,384 slots, a power of two": (waiting, replace(CONFIG, num_blocks=1025)),
         "pool: 12,288 slots": (waiting, replace(CONFIG, num_blocks=769)),
+        f"{UNUSED}: {whole_reservations:,} slots used": (
+            waiting, replace(CONFIG, num_blocks=whole_reservations // CONFIG.block_size + 1)),
         "admission: in the order of the file": (in_file_order, CONFIG),
         "placement: first fit, no buddies": (waiting, replace(CONFIG, placement="first-fit")),
         "prefill: as long as 5 decode steps": (waiting, replace(CONFIG, step_time=PrefillStepTime(20_000, 80_000))),
         "prefill: as long as 20 decode steps": (waiting, replace(CONFIG, step_time=PrefillStepTime(20_000, 380_000))),
     }
+
+
+def of_the_whole(parts: list[float], used: float) -> list[float]:
+    """Shares of a pool as shares of one of which only ``used`` is used; the rest is others'.
+
+    >>> of_the_whole([50.0, 20.0, 10.0, 20.0], 0.5)
+    [25.0, 10.0, 5.0, 60.0]
+    """
+    scaled = [used * part for part in parts[:3]]
+    return [*scaled, 100 - sum(scaled)]
 
 
 def _variants(lab: Lab, trace: Trace) -> Table:
@@ -89,7 +109,8 @@ def _variants(lab: Lab, trace: Trace) -> Table:
         made.append([f"{label}, published", *PUBLISHED[label]])
         for changed, (requests, config) in variants(lab, trace).items():
             run = lab.run(requests, config, SYSTEMS[label], f"{label} {changed}"[:34])
-            made.append([f"{label}, {changed}", *columns(setting.shares(run))])
+            used = config.usable_slots / CONFIG.usable_slots if changed.startswith(UNUSED) else 1.0
+            made.append([f"{label}, {changed}", *of_the_whole(columns(setting.shares(run)), used)])
     return Table("What moves the shares, % of pool: one thing changed at a time", ["changed", *COLUMNS], made)
 
 

@@ -23,8 +23,11 @@ def write_page(folder: Path, documents: list[JsonObject]) -> Path:
 
 def page(documents: list[JsonObject]) -> str:
     """The text of the page."""
-    right = sum(document["ok"] for document in documents)
-    parts = ["# Published numbers, reproduced", f"{right} of {len(documents)} results are inside their stated tolerances."]
+    rows = [row for document in documents for row in document["rows"]]
+    judged = [row for row in rows if row["ok"] is not None]
+    right = sum(row["ok"] for row in judged)
+    parts = ["# Published numbers, reproduced", f"{right} of {len(judged)} judged numbers are inside their stated tolerances; "
+             f"{len(rows) - len(judged)} more stand beside published ones without a verdict."]
     for document in documents:
         title = _text(document["title"])
         parts += [f"## {title}", f"`{document['command']}` (seed {document['seed']}). Published: {_text(document['source'])}.",

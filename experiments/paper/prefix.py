@@ -76,8 +76,8 @@ def run(lab: Lab) -> Outcome:
     judged = lab.limit is None
     return Outcome(rows(ratios, judged), {"rates": rates, "ratios": ratios}, [_anatomy(runs, rates), _variants(lab)], [
         f"lengths are ours: {OWN_MEAN} tokens of its own and {OUTPUT_MEAN} generated on average (lognormal, sigma {SIGMA:g}), "
-        f"since an example takes (341 - 80) / 4 = 65 tokens; {REQUESTS:,} requests; so only direction, order and rough size "
-        f"(within a factor of {ROUGHLY:g}) are judged",
+        f"since an example takes (341 - 80) / 4 = 65 tokens; {min(lab.limit or REQUESTS, REQUESTS):,} requests; so "
+        f"only direction, order and rough size (within a factor of {ROUGHLY:g}) are judged",
         f"{CONFIG.usable_slots:,} slots as for OPT-13B, whose token is as large; blocks of {CONFIG.block_size}: 80 and 336 "
         f"tokens can be shared; {STEP.describe()}",
         "gains are larger than published because here memory alone limits the batch: hundreds of short requests run at once when "

@@ -26,6 +26,7 @@ from sim.sizing.hardware import GIB
 from sim.step_time import StepLoad, StepTime
 from workloads import transform
 from workloads.readers import read_trace
+from workloads.readers.messages import show_path
 from workloads.request import InputError, Trace
 
 FILE = "vllm-sosp23/sharegpt_first_turn_lengths_opt.csv.gz"
@@ -65,6 +66,7 @@ class Lab:
     seed: int = 0
     limit: int | None = None
     progress: Callable[[str, int], Callable[[int], None]] = field(default=lambda text, total: lambda done: None)
+    _lengths: Trace | None = field(default=None, init=False, repr=False)
 
     def rng(self) -> np.random.Generator:
         """A generator that gives the same numbers in every experiment of the same seed."""
@@ -75,8 +77,16 @@ class Lab:
         return self.part(transform.shuffle(self.in_file_order(), self.rng()), most)
 
     def in_file_order(self) -> Trace:
-        """The same, all of them, as they stand in the file."""
-        return transform.drop_longer_than(read_trace(find(self.trace)), MAX_TOTAL_TOKENS)
+        """The same, all of them, as they stand in the file; InputError if all are longer."""
+        if self._lengths is None:
+            self._lengths = transform.drop_longer_than(read_trace(find(self.trace)), MAX_TOTAL_TOKENS)
+            if not len(self._lengths):
+                raise InputError(f"{show_path(self._lengths.source)}: every request has more than {MAX_TOTAL_TOKENS:,} tokens")
+        return self._lengths
+
+    def is_paper(self) -> bool:
+        """Whether the file is the artifact's, so that a verdict on a part of it means something."""
+        return self.limit is None and len(self.in_file_order()) == ALL_ROWS
 
     def part(self, trace: Trace, most: int | None) -> Trace:
         """The first ``most`` requests, or fewer where the user asked for fewer."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.paper import setting
+from experiments.paper import fig2, setting
 from experiments.paper.drawing import canvas, grouped, lines
 from experiments.paper.measures import mean_running, waiting_part, waste_of_allocated, waste_of_pool
 from experiments.paper.outcome import Outcome, Row, Table
@@ -26,7 +26,7 @@ from workloads.request import IntArray, Trace
 
 TITLE = "Waste before and after paging, and what the variance of output lengths does"
 SOURCE = "vLLM blog, 20 June 2023: 60 to 80 % wasted, under 4 % with vLLM; Kwon et al., SOSP 2023, Figure 2"
-PUBLISHED = {"Orca (Max)": 100 - 20.4, "Orca (Pow2)": 100 - 26.8, "Orca (Oracle)": 100 - 38.2, "vLLM": 100 - 96.3}
+PUBLISHED = {label: 100 - (tokens or 0.0) for label, (tokens, *_) in fig2.PUBLISHED.items()}
 TOLERANCE = 3.0                                        # points, as for Figure 2
 BEFORE, MOST_WASTE = (60.0, 80.0), 4.0                 # per cent, the blog's
 CONFIG = setting.paper_config(ConstantStepTime(20_000), saturate=True)
