@@ -56,7 +56,10 @@ def good(tmp_path):
     (CSV.encode() + b"0,2\n3,0\n", "bad: no request is left of 2 rows"),
     (AZURE.encode() + b"374,-44\n", "bad:2: column 'GeneratedTokens': '-44' is negative"),
     (AZURE.encode() + b"3.5,44\n", "bad:2: column 'ContextTokens': '3.5' is not a whole number"),
-    (b'{"timestamp": 0, "input_length": 5, "output_length": 2}\n', "bad:1: column 'hash_ids': missing"),
+    (b'{"timestamp": 0, "input_length": 5, "output_length": 2}\n{"timestamp": 0, "input_length": 5, "output_length": 2, '
+     b'"hash_ids": [0]}\n', "bad:2: column 'hash_ids': is here, but not in the first row"),
+    (b'{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [0]}\n'
+     b'{"timestamp": 0, "input_length": 5, "output_length": 2}\n', "bad:2: column 'hash_ids': missing"),
     (b'{"timestamp": 0, "input_length": -5, "output_length": 2, "hash_ids": [0]}\n', "bad:1: column 'input_length': -5 is"),
     (b'{"timestamp": 0, "input_length": 5,\n', "bad:1: malformed JSON"),
 ])
@@ -68,7 +71,7 @@ def test_a_bad_trace_names_file_line_and_value(capsys, tmp_path, content, says):
 
 def test_paths(capsys, tmp_path, good):
     assert complaint(capsys, tmp_path / "nowhere.csv") == f"{tmp_path}/nowhere.csv: no such file or directory"
-    assert complaint(capsys, tmp_path) == f"{tmp_path}: is a directory"
+    assert complaint(capsys, tmp_path) .startswith(f"{tmp_path}: is a directory, and holds no ")
     assert complaint(capsys, "") == "'': no such file or directory"
     assert "two\\nlines" in complaint(capsys, "two\nlines")
     assert complaint(capsys, good, "--format", "mooncake").startswith(f"{good}:1: ")

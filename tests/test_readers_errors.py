@@ -26,7 +26,7 @@ def complaint(folder, data, format=None, name="trace"):
     message = str(caught.value)
     assert message.startswith(str(path)), message
     assert "\n" not in message
-    assert len(message) < len(str(path)) + 260
+    assert len(message) < len(str(path)) + 400
     return message.removeprefix(str(folder) + "/")
 
 
@@ -169,7 +169,7 @@ def test_missing_columns_are_named_with_those_there_are(tmp_path):
         (CSV + "0,2\n", "trace: no request is left of 1 rows, dropped: 1 zero_prompt"),
         ("", "trace: the file is empty"),
         (" \r\n\n", "trace: the file is empty"),
-        ("a;b\n1;2\n", "trace:1: unknown trace format: the columns are 'a;b'; the formats are azure, mooncake,"),
+        ("a;b\n1;2\n", "trace:1: unknown trace format: the columns are 'a;b'; the formats are azure, azure-images, "),
         ("\n\nfoo,bar\n", "trace:3: unknown trace format: the columns are 'foo', 'bar'; the formats are azure,"),
         ('{"chat_id": 1}\n', "trace:1: unknown trace format: the columns are 'chat_id'; the formats are azure,"),
         (GOOD_ROW + '{"timestamp": 1,\n', "trace:2: malformed JSON: Expecting property name enclosed in double"),
@@ -182,7 +182,7 @@ def test_missing_columns_are_named_with_those_there_are(tmp_path):
         (CSV.encode("utf-16-le"), "trace:1: not a text file: the line has a NUL byte"),
         (CSV.encode() + b"1,2\n3,\xff\n", "trace:3: not text in UTF-8: byte 0xff"),
         (b"\x89PNG\r\n\x1a\n" + bytes(20), "trace:3: not a text file: the line has a NUL byte"),
-        (b"\x28\xb5\x2f\xfd\n", "trace:1: not text in UTF-8: byte 0xb5"),
+        (b"\x28\xb5\x2f\xfd\n", "trace:1: the zstd data is cut short here"),
         ("\x01\x02\n", "trace:1: not a text file: the line has control characters"),
     ],
 )
@@ -212,20 +212,20 @@ def test_damaged_gzip_files(tmp_path):
 def test_one_enormous_line_takes_bounded_memory(tmp_path, letter):
     bomb = gzip.compress(CSV.encode() + letter * (200 << 20), compresslevel=1)
     tracemalloc.start()
-    assert complaint(tmp_path, bomb) == "trace:2: the line is longer than 16 MiB"
+    assert complaint(tmp_path, bomb) == "trace:2: the line is longer than 64 MiB"
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 100 << 20
+    assert peak < 200 << 20
 
 
 def test_a_long_first_line_is_no_json(tmp_path):
-    assert complaint(tmp_path, b"{" + b" " * (17 << 20)) == "trace:1: the line is longer than 16 MiB"
+    assert complaint(tmp_path, b"{" + b" " * (65 << 20)) == "trace:1: the line is longer than 64 MiB"
 
 
 def test_paths(tmp_path):
     with pytest.raises(InputError, match=r"/nowhere: no such file or directory\Z"):
         read_trace(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r": is a directory\Z"):
+    with pytest.raises(InputError, match=r": is a directory, and holds no ServeGen clients .* nor kv-cache-tester sessions .*\Z"):
         read_trace(tmp_path)
     with pytest.raises(InputError, match=r"'a\\x00b': embedded null byte\Z"):
         read_trace("a\0b")
@@ -237,13 +237,13 @@ def test_no_permission(tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("workloads.readers.source.open", refuse, raising=False)
+    monkeypatch.setattr("workloads.readers.packed.open", refuse, raising=False)
     with pytest.raises(InputError, match=r"/trace: permission denied\Z"):
         read_trace(os.fspath(tmp_path / "trace"))
 
 
 def test_unknown_format_lists_the_names(tmp_path):
-    with pytest.raises(InputError, match=r"\Aunknown trace format 'foo'; the formats are azure, mooncake, vidur, leng"):
+    with pytest.raises(InputError, match=r"\Aunknown trace format 'foo'; the formats are azure, azure-images, burst"):
         read_trace(tmp_path, format="foo")
 
 

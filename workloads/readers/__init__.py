@@ -39,7 +39,9 @@ READERS: dict[str, Reader] = {reader.name: reader for reader in (
     small_tables.SPLITWISE_SIM, small_tables.APEX, small_tables.VTC, vidur.READER, benchmark_json.VLLM_RESULT,
     benchmark_json.SHAREGPT, benchmark_json.JSON_LENGTHS, own_table.READER)}
 
-__all__ = ["READERS", "ReadOptions", "Reader", "Rows", "read_rows", "read_trace"]
+ALIASES = {"lengths": own_table.READER.name}
+
+__all__ = ["ALIASES", "READERS", "ReadOptions", "Reader", "Rows", "read_rows", "read_trace"]
 
 
 def read_trace(path: str | os.PathLike[str], format: str | None = None, options: ReadOptions | None = None) -> Trace:
@@ -78,6 +80,7 @@ def read_trace(path: str | os.PathLike[str], format: str | None = None, options:
 def read_rows(path: str | os.PathLike[str], format: str | None = None, options: ReadOptions | None = None) -> Rows:
     """Every row of a trace file in file order, as `read_trace` reads it; InputError as there."""
     options = ReadOptions() if options is None else options
+    format = ALIASES.get(format or "", format)
     if format is not None and format not in READERS:
         raise InputError(f"unknown trace format {show(format)}; the formats are {', '.join(READERS)}")
     if options.columns is not None and format not in (None, own_table.READER.name):

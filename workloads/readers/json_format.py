@@ -123,6 +123,9 @@ class JsonFile:
     def _row(self, place: Place, row: Mapping[str, Any], strict: int) -> None:
         key = self.key
         assert key["prompt"] is not None
+        for role in self.roles.optional:
+            if key[role] is None and (late := _present(row, getattr(self.roles, role))):
+                raise bad_value(place, late, "is here, but not in the first row")
         self.prompt.append(length_of(row, key["prompt"], place, strict))
         if key["output"]:
             self.output.append(length_of(row, key["output"], place, strict))
