@@ -138,6 +138,13 @@ def test_ids_of_prompts_alone_and_coarse_stamps(capsys, tmp_path):
                for note in run(capsys, "trace", "info", again, "--json", "-").json["notes"])
 
 
+def test_prompts_that_are_covered_in_part():
+    notes = info(trace_of([(12, 1), (12, 1)], content=[[0], [0, 1, 2]]))["notes"]
+    assert "ids cover 16 of 24 prompt tokens: the others count as never seen" in notes
+    whole = info(trace_of([(11, 1)], content=[[0, 1, 2]]))["notes"]
+    assert not any("ids cover" in note for note in whole)
+
+
 def test_notes_of_the_reader_come_first_and_are_not_repeated():
     trace = Trace("noted", np.array([5]), np.array([1]), notes=("sorted by time", "no prefix identity: it is so"))
     notes = info(trace)["notes"]
