@@ -80,7 +80,7 @@ def test_interrupted(capsys, monkeypatch):
     assert run(capsys, "compare") == (130, "", "pagedsim: interrupted\n")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["compare", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["trace", "--help"], ["compare", "--help"]])
 def test_a_start_loads_only_what_it_needs(arguments):
     heavy = ["matplotlib"] if arguments[0] == "compare" else ["matplotlib", "simpy", "rich"]
     code = f"""

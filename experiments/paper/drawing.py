@@ -19,8 +19,9 @@ MARKS = "osD^vP*"
 
 
 @contextmanager
-def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: float = 3.6) -> Iterator[list[Any]]:
-    """Axes in a row, to be drawn on in a with block that writes the file at its end.
+def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: float = 3.6, down: int = 1,
+           ) -> Iterator[list[Any]]:
+    """Axes in rows, to be drawn on in a with block that writes the file at its end.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: f
         Ends in .png, .svg or .pdf.
     title : str
         Taken as plain text.
-    across : int
-        How many axes.
+    across, down : int
+        How many axes in a row, and rows.
     width, height : float
         Inches of one.
     """
@@ -40,9 +41,9 @@ def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: f
         warnings.filterwarnings("ignore", "Glyph .* missing")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
-        figure = Figure(figsize=(width * across, height), layout="constrained")
+        figure = Figure(figsize=(width * across, height * down), layout="constrained")
         figure.suptitle(title, fontsize=9, color=INK)
-        axes = np.atleast_1d(figure.subplots(1, across)).tolist()
+        axes = figure.subplots(down, across, squeeze=False).ravel().tolist()
         for one in axes:
             one.spines[["top", "right"]].set_visible(False)
         yield axes

@@ -1,0 +1,153 @@
+"""`pagedsim trace info`: what a trace holds: lengths, arrivals, burstiness, what prompts share, and what it cannot show."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import options as opt
+from experiments import trace_statistics as statistics
+from experiments.figures import check_format
+from experiments.output import check_writable, write_json
+from experiments.trace_figure import plot_trace
+from experiments.trace_report import print_info
+from experiments.version import VERSION
+from workloads.readers import READERS, read_trace
+from workloads.readers.messages import show_path
+from workloads.request import InputError, Trace
+from workloads.synthetic import chat_workload
+
+EXAMPLES = """examples:
+  pagedsim trace info
+  pagedsim trace info conversation_trace.jsonl --plot trace.png
+  pagedsim trace info trace.csv.gz --json - | python3 -m json.tool
+  pagedsim trace info conversation_trace.jsonl --block-size 16 --block-size 1024
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the subcommand; returns the exit status."""
+    options = parser().parse_args(argv)
+    check_outputs(options)
+    trace = read_or_make(options.trace, options.format, options.seed)
+    found = info(trace, options.block_size or statistics.BLOCK_SIZES)
+    if options.plot is not None:
+        title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
+        plot_trace(trace, found, title, options.plot)
+    if options.json is not None:
+        write_json(options.json, found)
+    if options.json != "-":
+        print_info(found, options.quiet)
+    elif not options.quiet:
+        for note in found["notes"]:
+            print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of the subcommand."""
+    made = opt.OneLineParser("pagedsim trace info", description=__doc__, epilog=EXAMPLES,
+                             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    made.add_argument("trace", nargs="?", metavar="TRACE", help="trace file; without one, the built-in chat workload")
+    made.add_argument("--format", choices=list(READERS), help="the trace's format (default: found by content)")
+    made.add_argument("--block-size", type=opt.whole(1, 1 << 31), action="append", metavar="N", help="a block size to give the "
+                      f"ideal hit ratio for; may be repeated (default: {', '.join(map(str, statistics.BLOCK_SIZES))}); the "
+                      "trace's own is always there")
+    made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of the built-in workload (default 0)")
+    made.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
+    made.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
+    made.add_argument("-q", "--quiet", action="store_true", help="no notes")
+    return made
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """What cannot be written is said before the work, not after it."""
+    if options.plot is not None:
+        check_format(options.plot)
+    taken = {} if options.trace is None else {os.path.realpath(options.trace): "the trace"}
+    for name, path in (("--plot", options.plot), ("--json", None if options.json == "-" else options.json)):
+        if path is None:
+            continue
+        check_writable(path)
+        other = taken.setdefault(os.path.realpath(path), f"the output of {name}")
+        if other != f"the output of {name}" and (os.path.isfile(path) or not os.path.exists(path)):
+            raise InputError(f"{show_path(path)}: {name} would overwrite {other}")
+
+
+def read_or_make(path: str | None, format: str | None, seed: int) -> Trace:
+    """The trace of a file, or the built-in chat workload as `compare` replays it."""
+    if path is not None:
+        return read_trace(path, format)
+    if format is not None:
+        raise InputError("--format is for a trace file, and none was given")
+    return chat_workload(np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0]))
+
+
+def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES) -> dict[str, Any]:
+    """What a trace holds, as one JSON-able object.
+
+    Parameters
+    ----------
+    trace : Trace
+        With at least one request.
+    block_sizes : sequence of int
+        Tokens a block, for the ideal hit ratio; the trace's own span is always there.
+
+    Returns
+    -------
+    dict
+        ``trace`` as in `compare`'s JSON, then ``lengths``, ``arrivals``, ``sessions``, ``columns`` and ``content`` of
+        `trace_statistics`, None for what the trace does not have, and ``notes`` that say so.
+
+    >>> found = info(Trace("two", np.array([5, 9]), np.array([9, 1])))
+    >>> found["lengths"]["prompt_tokens"]["p50"], found["arrivals"], found["content"]
+    (7.0, None, None)
+    """
+    if not len(trace):
+        raise InputError(f"{show_path(trace.source)}: there is no request")
+    found = {
+        "schema": 1, "pagedsim": VERSION,
+        "trace": {"source": trace.source, "requests": len(trace), "dropped": dict(trace.dropped),
+                  "prompt_tokens": int(trace.prompt_tokens.sum()), "output_tokens": int(trace.output_tokens.sum()),
+                  "duration_s": trace.duration_s, "made_by": trace.made_by},
+        "lengths": statistics.lengths(trace), "arrivals": statistics.arrivals(trace), "sessions": statistics.sessions(trace),
+        "columns": statistics.columns(trace), "content": statistics.content(trace, block_sizes),
+    }
+    own = (note for note in _notes(found) if not any(note.split(":")[0] in said for said in trace.notes))
+    return {**found, "notes": [*trace.notes, *own]}
+
+
+def _notes(found: dict[str, Any]) -> Iterator[str]:
+    """What the trace cannot show, and what its numbers do not mean."""
+    times, content, sessions = found["arrivals"], found["content"], found["sessions"]
+    if times is None:
+        yield "no arrival times: no rate and no burstiness; a replay draws them with --rate"
+    elif times["equal_stamps_share"] >= 0.5 and times["stamps"] > 1:
+        yield (f"coarse time stamps: {times['stamps']:,} distinct ones, up to {times['most_at_one_stamp']:,} requests on one; "
+               f"shorter windows than {times['duration_s'] / (times['stamps'] - 1):,.3g} s tell of the stamps, not the traffic")
+    if sessions is None:
+        yield "no sessions: turns of a conversation cannot be told apart from other requests"
+    elif sessions["closed_loop_share"]:
+        yield (f"closed loop: {100 * sessions['closed_loop_share']:.1f} % of the requests wait for the answer before them, so "
+               "rate and gaps are those planned, and a replay has its own")
+    if content is None:
+        yield "no prefix identity: sharing cannot be measured; use --synth-prefix"
+    else:
+        yield from _content_notes(content, found["trace"]["prompt_tokens"])
+
+
+def _content_notes(content: dict[str, Any], prompt_tokens: int) -> Iterator[str]:
+    span, known = content["span_tokens"], content["prompt_tokens_with_ids"]
+    if not content["cover_output"]:
+        yield "outputs have no ids: generated blocks cannot be shared"
+    if known < prompt_tokens:
+        yield f"ids cover {known:,} of {prompt_tokens:,} prompt tokens: the others count as never seen"
+    if any(row["block_size"] < span for row in content["ideal"]):
+        yield (f"ids stand for {span} tokens: where prompts part inside such a span does not show, so hit ratios of smaller "
+               "blocks are lower bounds")
