@@ -89,7 +89,7 @@ class LengthProfile:
         """
         if n < 0:
             raise ValueError(f"cannot draw {n} requests")
-        return _draw(self.prompt_table, rng.random(n)), _draw(self.output_table, rng.random(n))
+        return draw(self.prompt_table, rng.random(n)), draw(self.output_table, rng.random(n))
 
 
 def fit(lengths: IntArray, points: int = POINTS, interpolate: bool = False) -> IntArray:
@@ -185,6 +185,11 @@ def _entries() -> dict[str, Any]:
     return entries
 
 
-def _draw(table: IntArray, uniform: NDArray[np.float64]) -> IntArray:
+def draw(table: IntArray, uniform: NDArray[np.float64]) -> IntArray:
+    """Lengths at shares from 0 to 1 of a quantile table, rounded half to even.
+
+    >>> draw(np.array([2, 10, 40, 200, 1980]), np.array([0.125, 1.0]))
+    array([   6, 1980])
+    """
     shares = np.linspace(0, 1, len(table))
     return np.rint(np.interp(uniform, shares, table)).astype(np.int64)  # never below the least entry
