@@ -79,7 +79,8 @@ def agent(
     unit, stream, sub = _trees(layout, calls, subagents, len(prompt))
     first, before = _first_of_stream(stream)
     ends = np.append(stream[1:] != stream[:-1], True) & sub
-    said = np.cumsum(np.where(ends, output, 0))        # by sub-agents, at their ends
+    last_words = np.where(ends, output, 0)
+    said = np.cumsum(last_words) - last_words          # by sub-agents that ended before each row
     handed = said - said[before]
     new = np.where(first, prompt, np.where(handed > 0, handed, result_tokens(result, len(prompt))))
     pieces = _before(structure, unit, prompts, exponent, system_tokens)
