@@ -129,7 +129,7 @@ def test_correlation_in_a_recipe(wanted):
 def test_correlation_of_equal_lengths():
     dealt = correlate(rng(), np.full(100, 5), np.arange(100), 1.0)
     assert sorted(dealt.tolist()) == list(range(100)) and dealt.tolist() != list(range(100))
-    with pytest.raises(ValueError, match="from -1 to 1, not 1.1"):
+    with pytest.raises(ValueError, match=r"from -1 to 1, not 1.1"):
         correlate(rng(), np.array([1]), np.array([1]), 1.1)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -30,7 +33,7 @@ def some(spec):
 
 
 def rows_of(content):
-    return [content.ids[start:end].tolist() for start, end in zip(content.starts, content.starts[1:], strict=False)]
+    return [content.ids[start:end].tolist() for start, end in pairwise(content.starts)]
 
 
 def path_tokens(pieces, unit):
@@ -231,7 +234,7 @@ def test_the_next_turn_holds_the_last_prompt_and_answer(arrivals):
     assert [len(row) for row in ids] == (-(-(trace.prompt_tokens + trace.output_tokens) // 16)).tolist()
     turns = 0
     for rows in by_session(trace).values():
-        for before, after in zip(rows, rows[1:], strict=False):
+        for before, after in pairwise(rows):
             said = int(trace.prompt_tokens[before] + trace.output_tokens[before])
             full = said // 16
             if trace.prompt_tokens[after] <= said:     # a user's next chat
@@ -274,7 +277,8 @@ def test_conversations_token_by_token(span):
     rows = agent(rng(3), prompt, output, **arguments)
     paths = paths_of(rows.pieces, span)
     path = paths.tokens[paths.which[rows.unit]]
-    content = contents(type(paths)(paths.spans, paths.tokens, paths.which[rows.unit]), rows.own_tokens + path, output, rows.stream)
+    by_row = replace(paths, which=paths.which[rows.unit])
+    content = contents(by_row, rows.own_tokens + path, output, rows.stream)
     prompts = list(written_out(rows.pieces, rows.unit, rows.own_tokens + path + output, rows.stream))
     assert_ids_are(content, prompts)
     asked = [tokens[:-answer] for tokens, answer in zip(prompts, output.tolist(), strict=True)]
@@ -338,5 +342,5 @@ def test_pieces_that_are_too_many():
 
 def test_ids_that_are_too_many():
     paths = paths_of(Pieces(np.zeros((2, 0), np.int64), np.zeros(0, np.int64)), 1)
-    with pytest.raises(InputError, match="120,000,000 content ids of 1 tokens for 2 requests are more than 100,000,000"):
+    with pytest.raises(InputError, match="120,000,000 content ids of 1 tokens for 2 prompts are more than 100,000,000"):
         contents(paths, np.array([60_000_000, 60_000_000]))

@@ -63,6 +63,11 @@ def no_pieces(n: int) -> Pieces:
 def paths_of(pieces: Pieces, span_tokens: int) -> Paths:
     """Walk all requests down the tree of their pieces, one level at a time.
 
+    Raises
+    ------
+    InputError
+        If the different paths have more than 100 million spans.
+
     >>> paths = paths_of(Pieces(np.array([[0, 1], [0, 2], [0, 1]]), np.array([20, 9, 30])), 8)
     >>> paths.which.tolist(), paths.tokens.tolist(), paths.spans.ids.tolist(), paths.spans.starts.tolist()
     ([0, 1, 0], [29, 50], [0, 1, 2, 0, 1, 3, 4, 5, 6], [0, 3, 9])
@@ -79,6 +84,7 @@ def paths_of(pieces: Pieces, span_tokens: int) -> Paths:
         counts = np.column_stack((counts[parent], spans))
         begins = np.column_stack((begins[parent], ids + np.cumsum(spans) - spans))
         ids += int(spans.sum())
+    _refuse_too_many(counts, span_tokens)
     starts = np.concatenate(([0], np.cumsum(counts.sum(axis=1)))).astype(np.int64)
     return Paths(ContentIds(_runs(begins.ravel(), counts.ravel()), starts, span_tokens), end, node)
 
@@ -147,5 +153,5 @@ def _runs(first: IntArray, counts: IntArray) -> IntArray:
 def _refuse_too_many(counts: IntArray, span_tokens: int) -> None:
     ids = float(counts.sum(dtype=np.float64))
     if ids > MOST_IDS:
-        raise InputError(f"{ids:,.0f} content ids of {span_tokens} tokens for {len(counts):,} requests are more than "
+        raise InputError(f"{ids:,.0f} content ids of {span_tokens} tokens for {len(counts):,} prompts are more than "
                          f"{MOST_IDS:,}: fewer requests, or a larger span_tokens")

@@ -105,8 +105,8 @@ def recipe(table: Mapping[str, Any]) -> Trace:
     >>> trace.prompt_tokens.tolist(), trace.arrival_us.tolist(), trace.content.ids.tolist()
     ([42, 42], [0, 500000], [0, 1, 2, 0, 1, 3])
     """
-    made = _make(**bind(_make, table_of(table, "recipe"), ""))
-    return replace(made, source=_source(table))
+    named = table_of(table, "recipe")
+    return replace(_make(**bind(_make, named, "")), source=_source(named))
 
 
 def _lengths(*, correlation: Correlation = 0.0) -> float:
@@ -127,7 +127,7 @@ def _make(*, arrivals: Arrivals, prompt: Tokens, output: Outputs, prefix: Prefix
     else:
         rows = told("prefix", prefix.rows, rng["prefix"], asked, answers)
     when = told("arrivals", schedule, rows, told("arrivals", arrivals, rng["arrivals"], len(rows.pieces.table)))
-    return _assemble(rows, when, answers, None if prefix is None else prefix.paths(rng["salts"], rows.pieces))
+    return _assemble(rows, when, answers, None if prefix is None else told("prefix", prefix.paths, rng["salts"], rows.pieces))
 
 
 def _assemble(rows: Rows, when: Schedule, answers: IntArray, paths: Paths | None) -> Trace:
