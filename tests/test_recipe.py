@@ -16,7 +16,7 @@ import pytest
 
 from workloads.profiles import profile, profile_names
 from workloads.request import ContentIds, InputError, Trace
-from workloads.synth import parse_spec, read_recipe, recipe, with_output, with_prefix
+from workloads.synth import parse_spec, read_recipe, recipe, with_arrivals, with_output, with_prefix
 from workloads.synth.arrivals import ARRIVALS
 from workloads.synth.draws import Fixed
 from workloads.synth.keys import keys_of
@@ -122,6 +122,9 @@ def test_other_arrivals_leave_the_rest():
     assert one.differences(two) == ["arrival_us"]
     three = recipe({**SMALL, "output": "uniform:least=1,most=9", "prefix": "system:prompts=9"})
     assert one.differences(three) == ["output_tokens"]
+    assert recipe(SMALL).differences(recipe({**SMALL, "output": "profile:name=vtc-arena"})) == ["output_tokens"]
+    drawn = {**SMALL, "output": "geometric:mean=90"}
+    assert recipe(drawn).differences(recipe({**drawn, "prompt": 7})) == ["prompt_tokens"]
     four = recipe({**SMALL, "prefix": "system:prompts=9,salts=2"})
     assert one.differences(four) == ["content"]
 
@@ -307,3 +310,22 @@ def test_with_output():
     covered = Trace("c", np.array([5]), np.array([5]), content=ContentIds(np.array([0]), np.array([0, 1]), 16, True))
     with pytest.raises(InputError, match=r"^output: c says what its outputs are"):
         with_output(covered, 3, rng())
+
+
+def test_documents_longer_than_all_prompts_are_not_numbered_to_their_ends():
+    made = with_prefix(trace_of(), "rag:document_tokens=10000000,documents=100,span_tokens=4", rng())
+    assert int(made.content.ids.max()) < 2 * len(made.content.ids)
+
+
+def test_with_arrivals():
+    trace = trace_of()
+    made = with_arrivals(trace, "gamma:rate=3,burstiness=0.5", rng())
+    assert trace.differences(made) == ["arrival_us"] and made.notes[1].startswith("arrival times are made up: gamma")
+    users = with_arrivals(trace, "closed:users=7,think_s=2", rng())
+    assert trace.differences(users) == ["arrival_us", "session", "think_us"]
+    assert sorted(set(users.session.tolist())) == list(range(7)) and np.array_equal(users.prompt_tokens, trace.prompt_tokens)
+    with pytest.raises(InputError, match=r"^arrivals: requests of a.csv wait for the answer before them"):
+        with_arrivals(users, "all-at-once", rng())
+    sessions = Trace("b", trace.prompt_tokens, trace.output_tokens, session=np.zeros(300, np.int64))
+    with pytest.raises(InputError, match=r"^--synth-arrivals: b has sessions, and users would be others"):
+        with_arrivals(sessions, "closed:users=7,think_s=2", rng(), "--synth-arrivals")

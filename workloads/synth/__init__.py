@@ -4,12 +4,12 @@
     draws       distributions of whole numbers        lengths   of prompts and outputs     times     of thinking
     arrivals    when requests come                    schedule  the order of all rows, sessions, think times
     prefixes    what single requests share            conversations   what turns share, chats and agents
-    content     all that as content ids               sharing   the part `prefix`: with_prefix, with_output
-    recipe      one table, or a TOML file, to a Trace
+    content     all that as content ids               sharing   the part `prefix`
+    recipe      one table, or a TOML file, to a Trace     complete  what a trace lacks
 """
 
+from workloads.synth.complete import with_arrivals, with_output, with_prefix
 from workloads.synth.recipe import read_recipe, recipe
-from workloads.synth.sharing import with_output, with_prefix
 from workloads.synth.spec import parse_spec
 
-__all__ = ["parse_spec", "read_recipe", "recipe", "with_output", "with_prefix"]
+__all__ = ["parse_spec", "read_recipe", "recipe", "with_arrivals", "with_output", "with_prefix"]

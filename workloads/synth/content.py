@@ -60,8 +60,8 @@ def no_pieces(n: int) -> Pieces:
     return Pieces(np.zeros((n, 0), np.int64), np.zeros(0, np.int64))
 
 
-def paths_of(pieces: Pieces, span_tokens: int) -> Paths:
-    """Walk all requests down the tree of their pieces, one level at a time.
+def paths_of(pieces: Pieces, span_tokens: int, longest: int | None = None) -> Paths:
+    """Walk all requests down the tree of their pieces, one level at a time; what is behind ``longest`` tokens is left out.
 
     Raises
     ------
@@ -79,8 +79,9 @@ def paths_of(pieces: Pieces, span_tokens: int) -> Paths:
     for level in range(pieces.table.shape[1]):
         keys, node = np.unique(node * len(tokens) + pieces.table[:, level] + 1, return_inverse=True)
         parent, piece = np.divmod(keys, len(tokens))
-        spans = (end[parent] + tokens[piece]) // span_tokens - end[parent] // span_tokens
-        end = end[parent] + tokens[piece]
+        grown = end[parent] + tokens[piece]
+        grown = grown if longest is None else np.minimum(grown, longest)
+        spans, end = grown // span_tokens - end[parent] // span_tokens, grown
         counts = np.column_stack((counts[parent], spans))
         begins = np.column_stack((begins[parent], ids + np.cumsum(spans) - spans))
         ids += int(spans.sum())

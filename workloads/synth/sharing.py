@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
-from workloads.request import InputError, IntArray, Trace
-from workloads.synth.content import Paths, Pieces, contents, paths_of
+from workloads.request import IntArray
+from workloads.synth.content import Paths, Pieces, paths_of
 from workloads.synth.conversations import CONVERSATIONS
-from workloads.synth.keys import CountOrNone, Exponent, Number, bind, keys_of, pick, table_of, told
-from workloads.synth.lengths import OUTPUT
+from workloads.synth.keys import CountOrNone, Exponent, Number, bind, keys_of, pick, table_of
 from workloads.synth.prefixes import PREFIXES, popular
 from workloads.synth.schedule import Rows
-from workloads.synth.words import words
 
 KINDS: dict[str, Callable[..., Any]] = {**PREFIXES, **CONVERSATIONS}
 SPAN_TOKENS = 16
@@ -39,11 +37,11 @@ class Sharing:
             return rows
         return Rows(np.arange(len(prompt)), prompt, self.generator(rng, len(prompt)))
 
-    def paths(self, rng: np.random.Generator, pieces: Pieces) -> Paths:
-        """The path before each, under its salt where there are any."""
+    def paths(self, rng: np.random.Generator, pieces: Pieces, longest: int | None = None) -> Paths:
+        """The path before each, under its salt where there are any, as far as the ``longest`` prompt can reach."""
         if self.salts:
             pieces = pieces.salted(popular(rng, len(pieces.table), self.salts, self.salt_exponent))
-        return paths_of(pieces, self.span_tokens)
+        return paths_of(pieces, self.span_tokens, longest)
 
 
 class SharingKey:
@@ -66,57 +64,3 @@ def every_kind(*, span_tokens: Span = SPAN_TOKENS, salts: CountOrNone = 0, salt_
     {'span_tokens': 16, 'salts': 3, 'salt_exponent': 0.0}
     """
     return {"span_tokens": span_tokens, "salts": salts, "salt_exponent": salt_exponent}
-
-
-def with_prefix(trace: Trace, spec: str | Mapping[str, Any], rng: np.random.Generator, where: str = "prefix") -> Trace:
-    """The same requests with a made-up prefix identity.
-
-    Lengths stay as they are: what is shared is cut out of the prompt. A prompt that is no longer than that shares all of
-    it but its last token.
-
-    Parameters
-    ----------
-    spec : str or mapping
-        A kind of `PREFIXES` with its keys, or the short form of it.
-    where : str
-        What complaints call the spec.
-
-    Raises
-    ------
-    InputError
-        On one line: if the trace has prefix identity, the kind makes conversations, or the spec is none.
-
-    >>> trace = Trace("a", np.array([40, 50, 20]), np.array([1, 1, 1]))
-    >>> with_prefix(trace, "system:tokens=32", np.random.default_rng(0)).content.ids.tolist()
-    [0, 1, 2, 0, 1, 3, 4, 0, 5]
-    """
-    table = table_of(spec, where)
-    kind = table.get("kind")
-    if kind in CONVERSATIONS:
-        raise InputError(f"{where}: {kind} makes conversations with lengths of their own: a recipe can have them, a trace cannot")
-    if trace.content is not None:
-        raise InputError(f"{where}: {trace.source} has prefix identity of its own")
-    sharing = SharingKey().read(table, where)
-    pieces, salts = rng.spawn(2)
-    paths = told(where, sharing.paths, salts, told(where, sharing.generator, pieces, len(trace)))
-    content = told(where, contents, paths, trace.prompt_tokens)
-    return replace(trace, content=content, notes=(*trace.notes, f"prefix identity is made up: {words(spec)}"))
-
-
-def with_output(trace: Trace, spec: str | Mapping[str, Any] | int, rng: np.random.Generator, where: str = "output") -> Trace:
-    """The same requests with made-up output lengths, none longer than its ``max_tokens``.
-
-    Raises
-    ------
-    InputError
-        On one line: if the prefix identity goes on over the outputs, or the spec is none.
-
-    >>> with_output(Trace("a", np.array([5, 6]), np.array([1, 1])), 200, np.random.default_rng(0)).output_tokens
-    array([200, 200])
-    """
-    if trace.content is not None and trace.content.cover_output:
-        raise InputError(f"{where}: {trace.source} says what its outputs are")
-    output = OUTPUT.read(spec, where)(rng, len(trace))
-    if trace.max_tokens is not None:
-        output = np.minimum(output, trace.max_tokens)
-    return replace(trace, output_tokens=output, notes=(*trace.notes, f"output lengths are made up: {words(spec)}"))
