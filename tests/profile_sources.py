@@ -84,14 +84,14 @@ LENGTHS = {
     "llmservingsim-sharegpt": json_lines("llmservingsim/sharegpt-llama-3.1-8b-300-sps10.blk16.jsonl.gz"),
     "mooncake-conversation": json_lines("mooncake/conversation_trace.jsonl"),
     "ragpulse": json_lines("ragpulse/0_trace.jsonl"),
-    "servegen-deepseek-r1": clients("reason/deepseek-r1"),
-    "servegen-mid": clients("language/m-mid"),
+    "servegen-deepseek-r1-top4": clients("reason/deepseek-r1"),
+    "servegen-mid-top4": clients("language/m-mid"),
     "sharegpt-8k": table("etalon/sharegpt_8k_filtered_stats_llama2_tokenizer.csv", "num_prefill_tokens", "num_decode_tokens"),
     "vtc-arena": table("vtc-arena/real_trace.lengths.csv", "prompt_tokens", "output_tokens"),
 }
 
 
-POINTS = {"agent-coding": 501, "servegen-deepseek-r1": 1001, "servegen-mid": 501}  # 201 elsewhere: long tails need more
+POINTS = {"agent-coding": 501, "servegen-deepseek-r1-top4": 1001, "servegen-mid-top4": 501}  # 201 elsewhere: long tails need more
 
 
 def lengths_of(name: str, folder: Path):

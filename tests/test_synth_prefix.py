@@ -8,6 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sim.config import SimConfig
+from sim.engine import simulate
+from sim.result import scenario
 from workloads.pieces import PrefixTree
 from workloads.request import InputError, Trace
 from workloads.synth import recipe, with_prefix
@@ -344,3 +347,24 @@ def test_ids_that_are_too_many():
     paths = paths_of(Pieces(np.zeros((2, 0), np.int64), np.zeros(0, np.int64)), 1)
     with pytest.raises(InputError, match="120,000,000 content ids of 1 tokens for 2 prompts are more than 100,000,000"):
         contents(paths, np.array([60_000_000, 60_000_000]))
+
+
+PATHS = {
+    "system": {"kind": "system", "tokens": 100, "prompts": 3, "salts": 2},
+    "rag": {"kind": "rag", "document_tokens": 70, "documents": 4, "retrieved": 2, "system_tokens": 20},
+    "chat": {"kind": "chat", "turns": 4, "think_s": 1000, "system_tokens": 50},
+    "agent": {"kind": "agent", "calls": 3, "result_tokens": 40, "tool_s": 1000, "subagents": 1, "system_tokens": 100},
+}
+
+
+@pytest.mark.parametrize("kind", PATHS)
+def test_the_simulator_finds_what_a_plain_count_finds(kind):
+    """One request at a time on a pool that never fills: of each prompt all but a token can be found, of an answer as well."""
+    trace = recipe({**CHAT, "requests": 60, "arrivals": "constant:rate=0.0001", "prefix": PATHS[kind]})
+    stats = scenario("paged-prefix", simulate(trace, SimConfig(num_blocks=20_000), "paged-prefix"))["prefix_cache"]
+    seen, found = set(), 0
+    for ids, prompt, output in zip(rows_of(trace.content), trace.prompt_tokens, trace.output_tokens, strict=True):
+        asked = ids[: (prompt - 1) // 16]
+        found += next((place for place, one in enumerate(asked) if one not in seen), len(asked))
+        seen.update(ids[: (prompt + output - 1) // 16 if trace.content.cover_output else prompt // 16])
+    assert stats["hit_tokens"] == 16 * found > 0
