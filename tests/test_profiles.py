@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from profile_sources import LENGTHS, POINTS, lengths_of
 
 from workloads import profiles
 from workloads.profiles import LengthProfile, Origin, fit, fit_profile, profile, profile_names
 from workloads.readers import read_trace
+from workloads.request import Trace
 from workloads.transform import drop_longer_than
 
 SHARED = Path(os.environ.get("PAGEDSIM_SHARED", Path(__file__).resolve().parents[1] / ".." / "shared"))
@@ -89,8 +91,50 @@ def test_fitting_again_gives_the_stored_profile(name):
     assert anew == about
 
 
+@pytest.mark.parametrize("name", sorted(LENGTHS))
+def test_every_decile_of_a_fitted_profile_is_within_two_percent(name):
+    """Of the table and of a large sample; below 25 tokens a half is over 2 %, so there the rounded ones must be equal."""
+    one = profile(name)
+    drawn = one.sample(1_000_000, np.random.default_rng(11))
+    for which, table, sample in zip(("prompt", "output"), (one.prompt_table, one.output_table), drawn, strict=True):
+        deciles = one.about["check_deciles"][which]
+        steps = (len(table) - 1) // 10
+        assert_close(table[steps:-1:steps], deciles)
+        assert_close(np.percentile(sample, range(10, 100, 10)), deciles)
+        assert float(sample.mean()) == pytest.approx(one.about["means"][which], rel=0.03)
+
+
+@pytest.mark.parametrize("name", sorted(LENGTHS))
+def test_fitting_the_handed_lengths_again(name):
+    folder = SHARED / "traces"
+    if not folder.exists():
+        pytest.skip("no traces (set PAGEDSIM_SHARED)")
+    prompt, output = lengths_of(name, folder)
+    about, one = dict(profile(name).about), profile(name)
+    origin = Origin(about["source"], about["licence"], about["made_by"])
+    anew = fit_profile(Trace(name, prompt, output), origin, POINTS.get(name, 201), interpolate=True)
+    assert anew.pop("tables") == {"prompt": one.prompt_table.tolist(), "output": one.output_table.tolist()}
+    assert anew == about
+
+
+def test_the_readme_of_the_traces_has_the_means():
+    """Means typed from the notes that came with the traces; no row of these has a zero length."""
+    typed = {"mooncake-conversation": (12_031, 12035.1, 342.62), "arxiv-summarization": (28_257, 2588.08, 291.43),
+             "sharegpt-8k": (30_731, 2340.03, 438.71), "ragpulse": (7_106, 2943.58, 283.24),
+             "apex-lmsys": (1_024, 61.67, 162.11), "vtc-arena": (1_500, 136.27, 256.2)}
+    for name, (requests, prompt, output) in typed.items():
+        about = profile(name).about
+        assert about["requests"] == requests
+        assert (about["means"]["prompt"], about["means"]["output"]) == pytest.approx((prompt, output), abs=0.051)
+
+
 def test_fit_on_the_integers():
     assert fit(np.arange(1, 101), points=11).tolist() == [1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+
+
+def test_fit_between_the_lengths():
+    assert fit(np.array([10, 20, 40]), points=5, interpolate=True).tolist() == [10, 15, 20, 30, 40]
+    assert fit(np.array([10, 20, 40]), points=5).tolist() == [10, 10, 20, 40, 40]
 
 
 def test_sampling_is_the_inverse_transform():
@@ -110,7 +154,7 @@ def test_samples_depend_on_the_generator_only():
 
 
 def test_every_profile_says_where_it_comes_from():
-    assert profile_names() == ("azure-conv", "sharegpt")
+    assert profile_names() == tuple(sorted([*NAMES, *LENGTHS]))
     for name in profile_names():
         about = profile(name).about
         assert about["source"]
@@ -125,7 +169,7 @@ def test_bad_tables(table):
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="unknown length profile 'foo'; the profiles are azure-conv, sharegpt"):
+    with pytest.raises(ValueError, match=r"unknown length profile 'foo'; the profiles are agent-coding, .*, vtc-arena"):
         profile("foo")
     with pytest.raises(ValueError, match="cannot draw -1 requests"):
         profile("sharegpt").sample(-1, np.random.default_rng(0))

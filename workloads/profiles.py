@@ -89,10 +89,10 @@ class LengthProfile:
         """
         if n < 0:
             raise ValueError(f"cannot draw {n} requests")
-        return _draw(self.prompt_table, rng.random(n)), _draw(self.output_table, rng.random(n))
+        return draw(self.prompt_table, rng.random(n)), draw(self.output_table, rng.random(n))
 
 
-def fit(lengths: IntArray, points: int = POINTS) -> IntArray:
+def fit(lengths: IntArray, points: int = POINTS, interpolate: bool = False) -> IntArray:
     """The quantile table of lengths.
 
     Parameters
@@ -101,6 +101,9 @@ def fit(lengths: IntArray, points: int = POINTS) -> IntArray:
         Tokens, not empty.
     points : int
         Entries of the table, 2 or more.
+    interpolate : bool
+        Whether a share between two requests gets a length between theirs, as percentiles are usually given: where there
+        are few requests the next length may be some percent away.
 
     Returns
     -------
@@ -117,12 +120,14 @@ def fit(lengths: IntArray, points: int = POINTS) -> IntArray:
     """
     if len(lengths) == 0 or points < 2:
         raise ValueError(f"cannot fit {points} points to {len(lengths)} lengths")
+    if interpolate:
+        return np.rint(np.percentile(lengths, np.linspace(0, 100, points))).astype(np.int64)
     ranks = -(-np.arange(points) * len(lengths) // (points - 1))  # in integers: 0.3 x 100 is over 30 in floats
     return np.sort(lengths)[np.maximum(ranks - 1, 0)].astype(np.int64)
 
 
-def fit_profile(trace: Trace, origin: Origin) -> dict[str, Any]:
-    """The entry of ``profiles.json`` for a trace.
+def fit_profile(trace: Trace, origin: Origin, points: int = POINTS, interpolate: bool = False) -> dict[str, Any]:
+    """The entry of ``profiles.json`` for a trace; ``points`` and ``interpolate`` as in `fit`.
 
     ``check_deciles`` come from the lengths, not from the table, so that the table can be checked without the trace.
 
@@ -139,7 +144,7 @@ def fit_profile(trace: Trace, origin: Origin) -> dict[str, Any]:
         "requests": len(trace),
         "means": {name: round(float(column.mean()), 2) for name, column in columns.items()},
         "check_deciles": {name: np.percentile(column, DECILES).tolist() for name, column in columns.items()},
-        "tables": {name: fit(column).tolist() for name, column in columns.items()},
+        "tables": {name: fit(column, points, interpolate).tolist() for name, column in columns.items()},
     }
 
 
@@ -166,8 +171,8 @@ def profile(name: str) -> LengthProfile:
 def profile_names() -> tuple[str, ...]:
     """The names there are, sorted.
 
-    >>> profile_names()
-    ('azure-conv', 'sharegpt')
+    >>> profile_names()[:4]
+    ('agent-coding', 'agent-magagent', 'alpaca-demo', 'apex-creation')
     """
     return tuple(sorted(_entries()))
 
@@ -180,6 +185,11 @@ def _entries() -> dict[str, Any]:
     return entries
 
 
-def _draw(table: IntArray, uniform: NDArray[np.float64]) -> IntArray:
+def draw(table: IntArray, uniform: NDArray[np.float64]) -> IntArray:
+    """Lengths at shares from 0 to 1 of a quantile table, rounded half to even.
+
+    >>> draw(np.array([2, 10, 40, 200, 1980]), np.array([0.125, 1.0]))
+    array([   6, 1980])
+    """
     shares = np.linspace(0, 1, len(table))
     return np.rint(np.interp(uniform, shares, table)).astype(np.int64)  # never below the least entry

@@ -1,4 +1,4 @@
-"""Made-up workloads: arrivals x lengths x shared prefixes, all out of a generator that is passed in.
+"""Two made-up workloads that need no recipe, out of a generator that is passed in; `synth` makes all others.
 
 The built-in chat workload puts one system prompt before the user's words of every request:
 
@@ -12,9 +12,10 @@ import numpy as np
 
 from workloads import profiles
 from workloads.request import ContentIds, IntArray, Trace
+from workloads.synth.arrivals import poisson
+from workloads.synth.content import Pieces, contents, paths_of
 
 SPAN_TOKENS = 16
-LATEST_US = 2.0**62
 
 
 def poisson_arrivals_us(n: int, rate_per_s: float, rng: np.random.Generator) -> IntArray:
@@ -42,17 +43,7 @@ def poisson_arrivals_us(n: int, rate_per_s: float, rng: np.random.Generator) -> 
     >>> int(poisson_arrivals_us(3, 2.0, np.random.default_rng(0))[0])
     0
     """
-    if n < 0:
-        raise ValueError(f"the number of arrivals must be 0 or more, not {n}")
-    if not 0 < rate_per_s < np.inf:
-        raise ValueError(f"the rate must be above 0 requests a second and finite, not {rate_per_s}")
-    if n == 0:
-        return np.zeros(0, dtype=np.int64)
-    gaps_us = rng.exponential(size=n - 1) * (1e6 / rate_per_s)
-    times_us = np.concatenate(([0.0], np.cumsum(gaps_us)))
-    if not times_us[-1] < LATEST_US:
-        raise ValueError(f"the rate {rate_per_s} is so low that {n} arrivals do not fit in 62 bits of microseconds")
-    return np.rint(times_us).astype(np.int64)
+    return poisson(rng, n, rate=rate_per_s)
 
 
 def chat_workload(
@@ -105,7 +96,7 @@ def chat_workload(
         prompt_tokens=user_tokens + system_tokens,
         output_tokens=output_tokens,
         arrival_us=poisson_arrivals_us(requests, rate_per_s, rng),
-        content=one_shared_prefix(user_tokens, system_tokens // SPAN_TOKENS),
+        content=_one_shared_prefix(user_tokens + system_tokens, system_tokens),
     )
 
 
@@ -116,21 +107,14 @@ def behind_one_prompt(own_tokens: IntArray, output_tokens: IntArray, shared_toke
     >>> trace.prompt_tokens.tolist(), trace.content.ids.tolist(), trace.content.starts.tolist()
     ([25, 50], [0, 1, 0, 2, 3, 4], [0, 2, 6])
     """
-    spans, rest = divmod(shared_tokens, SPAN_TOKENS)
     source = f"{len(own_tokens):,} requests on one prompt of {shared_tokens:,} tokens"
-    return Trace(source, own_tokens + shared_tokens, output_tokens, content=one_shared_prefix(own_tokens + rest, spans))
+    prompts = own_tokens + shared_tokens
+    return Trace(source, prompts, output_tokens, content=_one_shared_prefix(prompts, shared_tokens))
 
 
-def one_shared_prefix(user_tokens: IntArray, shared: int) -> ContentIds:
-    """Ids 0..shared-1 before every request, then ids never used before, for ``user_tokens`` tokens each."""
-    counts = shared + -(-user_tokens // SPAN_TOKENS)
-    starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    place = np.arange(starts[-1])
-    request = np.repeat(np.arange(len(counts)), counts)
-    within = place - starts[request]
-    # `shared` places of each request before this one took no new id
-    ids = np.where(within < shared, within, place - shared * request)
-    return ContentIds(ids.astype(np.int64), starts, SPAN_TOKENS)
+def _one_shared_prefix(prompt_tokens: IntArray, shared_tokens: int) -> ContentIds:
+    pieces = Pieces(np.zeros((len(prompt_tokens), 1), np.int64), np.array([shared_tokens]))
+    return contents(paths_of(pieces, SPAN_TOKENS), prompt_tokens)
 
 
 def _seed_text(rng: np.random.Generator) -> str:

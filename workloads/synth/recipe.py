@@ -1,0 +1,148 @@
+"""From one table to a trace.
+
+    requests, seed      how many, and the number all is drawn from
+    [arrivals]          when: `arrivals.ARRIVALS`
+    [prompt] [output]   how long: `lengths.LENGTHS`; the prompt is what is not shared
+    [lengths]           how the two go together
+    [prefix]            what is shared: `prefixes.PREFIXES`, `conversations.CONVERSATIONS`
+
+Each part has a random stream of its own: other arrivals leave the lengths as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from workloads.readers.messages import show_path
+from workloads.request import InputError, IntArray, Trace
+from workloads.synth.arrivals import ARRIVALS, Users
+from workloads.synth.content import Paths, contents, no_pieces
+from workloads.synth.keys import Kind, Number, bind, table_of, told
+from workloads.synth.lengths import Outputs, Tokens, correlate
+from workloads.synth.schedule import Rows, Schedule, schedule
+from workloads.synth.sharing import Sharing, SharingKey
+from workloads.synth.words import words
+
+MOST_REQUESTS = 10_000_000
+LARGEST_RECIPE = 1_000_000                             # bytes
+
+
+class TogetherKey:
+    """Reads the part ``lengths``."""
+
+    def read(self, value: object, where: str) -> float:
+        """The correlation."""
+        return _lengths(**bind(_lengths, table_of(value, where), where))
+
+
+Arrivals = Annotated[Callable[..., IntArray | Users], Kind(ARRIVALS)]
+Prefix = Annotated[Sharing | None, SharingKey()]
+Together = Annotated[float, TogetherKey()]
+Requests = Annotated[int, Number(1, MOST_REQUESTS, whole=True)]
+Seed = Annotated[int, Number(0, 2**64 - 1, whole=True)]
+Correlation = Annotated[float, Number(-1.0, 1.0)]
+STREAMS = ("arrivals", "prompt", "output", "together", "prefix", "salts")
+
+
+def read_recipe(path: str | os.PathLike[str]) -> Trace:
+    """The trace that a TOML file describes.
+
+    Raises
+    ------
+    InputError
+        On one line, with the file, the key and its value.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "burst.toml")
+    >>> _ = path.write_text('requests = 3\\nprompt = 40\\noutput = 9\\narrivals = "all-at-once"')
+    >>> read_recipe(path).prompt_tokens
+    array([40, 40, 40])
+    """
+    shown = show_path(os.fspath(path))
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(LARGEST_RECIPE + 1)
+        if len(text) > LARGEST_RECIPE:
+            raise InputError(f"more than {LARGEST_RECIPE:,} bytes are no recipe")
+        return recipe(tomllib.loads(text.decode("utf-8")))
+    except InputError as error:
+        raise InputError(f"{shown}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{shown}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits, a name with a NUL
+        raise InputError(f"{shown}: not a TOML recipe: {' '.join(str(error).split())}") from None
+
+
+def recipe(table: Mapping[str, Any]) -> Trace:
+    """The trace that a table describes; the same table gives the same bytes.
+
+    Parameters
+    ----------
+    table : mapping
+        As in the module's docstring; every part is a table with a ``kind`` and the keys of that generator, or its short form.
+
+    Returns
+    -------
+    Trace
+        `source` says what it is. Prefix identity only where there is a part ``prefix``.
+
+    Raises
+    ------
+    InputError
+        On one line, with the key and its value.
+
+    >>> trace = recipe({"requests": 2, "arrivals": "constant:rate=2", "prompt": {"kind": "constant", "value": 10},
+    ...                 "output": {"kind": "constant", "value": 3}, "prefix": "system:tokens=32"})
+    >>> trace.prompt_tokens.tolist(), trace.arrival_us.tolist(), trace.content.ids.tolist()
+    ([42, 42], [0, 500000], [0, 1, 2, 0, 1, 3])
+    """
+    named = table_of(table, "recipe")
+    return replace(_make(**bind(_make, named, "")), source=_source(named))
+
+
+def _lengths(*, correlation: Correlation = 0.0) -> float:
+    """The keys of the part ``lengths``."""
+    return correlation
+
+
+def _make(*, arrivals: Arrivals, prompt: Tokens, output: Outputs, prefix: Prefix = None, lengths: Together = 0.0,
+          requests: Requests = 1000, seed: Seed = 0) -> Trace:
+    """The keys of a recipe, and the trace they make."""
+    rng = {name: np.random.default_rng(child) for name, child in
+           zip(STREAMS, np.random.SeedSequence(seed).spawn(len(STREAMS)), strict=True)}
+    asked, answers = prompt(rng["prompt"], requests), output(rng["output"], requests)
+    if lengths:
+        answers = correlate(rng["together"], asked, answers, lengths)
+    if prefix is None:
+        rows = Rows(np.arange(requests), asked, no_pieces(requests))
+    else:
+        rows = told("prefix", prefix.rows, rng["prefix"], asked, answers)
+    when = told("arrivals", schedule, rows, told("arrivals", arrivals, rng["arrivals"], len(rows.pieces.table)))
+    return _assemble(rows, when, answers, None if prefix is None else told("prefix", prefix.paths, rng["salts"], rows.pieces))
+
+
+def _assemble(rows: Rows, when: Schedule, answers: IntArray, paths: Paths | None) -> Trace:
+    """All columns in order of arrival."""
+    order = when.order
+    prompts, answers, content = rows.own_tokens[order], answers[order], None
+    if paths is not None:
+        paths = replace(paths, which=paths.which[rows.unit[order]])
+        prompts = prompts + paths.tokens[paths.which]
+        streams = None if rows.stream is None else rows.stream[order]
+        content = told("prefix", contents, paths, prompts, None if streams is None else answers, streams)
+    return Trace("synthetic", prompts, answers, when.arrival_us, session=when.session, content=content, think_us=when.think_us)
+
+
+def _source(table: Mapping[str, Any]) -> str:
+    """The parts of a recipe in words."""
+    parts = [f"{name} {words(table[name])}" for name in ("arrivals", "prompt", "output", "prefix", "lengths") if name in table]
+    return f"synthetic: {table.get('requests', 1000):,} requests, {', '.join(parts)}, seed {table.get('seed', 0)}"
