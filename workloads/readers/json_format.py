@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 
 from workloads.readers.common import Head, Reader, score_columns
+from workloads.readers.increments import whole_prompts
 from workloads.readers.json_lines import json_rows
-from workloads.readers.messages import Place, bad_value, missing_column, show
+from workloads.readers.messages import Place, bad_value, missing_column, show, show_path
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.spans import Spans
 from workloads.readers.times import FINE_PER_US, to_us
 from workloads.readers.values import ids_of, length_of, name_of, stamp_of
+from workloads.request import InputError
 
 SECONDS, MILLISECONDS = 0, -3
 Keys = tuple[str, ...]
@@ -97,14 +99,16 @@ class JsonFile:
             if not self.key:
                 self._settle(place, row)
             self._row(place, row, strict)
-        columns = [np.array(column, np.int64) for column in (self.prompt, self.output)]
-        besides = {}
-        if self.session:
-            besides["session"] = np.array(self.session, np.int64)
+        prompt, output, session = (np.array(column, np.int64) for column in (self.prompt, self.output, self.session))
+        besides = {"session": session} if self.session else {}
         if any(delay >= 0 for delay in self.delays):
             besides["think_us"] = to_us(np.array(self.delays, object), FINE_PER_US)
-        content = self.spans.content(source.path, columns[0], source.options.span_tokens) if self.key["ids"] else None
-        return Rows(source.path, columns[0], columns[1] if self.key["output"] else None,
+        content = self.spans.content(source.path, prompt, source.options.span_tokens) if self.key["ids"] else None
+        if source.options.incremental:
+            if not self.session or not self.output:
+                raise InputError(f"{show_path(source.path)}: --incremental-turns wants sessions and outputs, and it has none")
+            prompt, content = whole_prompts(prompt, output, session, content)
+        return Rows(source.path, prompt, output if self.key["output"] else None,
                     [np.array(self.stamps, object)] if self.stamps else None, content, besides, made_by=self.made_by)
 
     def _settle(self, place: Place, row: Mapping[str, Any]) -> None:

@@ -27,7 +27,8 @@ from workloads.request import ContentIds
 
 KEYS = ("id", "block_size", "hash_id_scope", "requests")
 TABLE = {"session": Column("trace"), "branch": Column("subagent_path", kinds.TEXT), "time": Column("t_s", kinds.UNITS["s"]),
-         "prompt": Column("in_tokens"), "output": Column("out_tokens"), "think": Column("think_time_s", kinds.optional(kinds.UNITS["s"]))}
+         "prompt": Column("in_tokens"), "output": Column("out_tokens"),
+         "think": Column("think_time_s", kinds.optional(kinds.UNITS["s"]))}
 NO_CLOCK = "sessions have no common clock: all begin at once; --session-rate R begins R a second"
 SECONDS = 0
 
