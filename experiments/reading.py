@@ -21,17 +21,18 @@ def add_reading(parser: Any) -> None:
     """Options of a trace file; ``parser`` is a parser or one of its groups."""
     parser.add_argument("--format", choices=[*READERS, *ALIASES], metavar="F",
                         help=f"the trace's format (default: found by content): {', '.join(READERS)}")
-    parser.add_argument("--columns", type=columns, metavar="ROLE=NAME,...",
-                        help="a CSV of one's own: prompt=NAME,output=NAME[,time=NAME[:s|ms|us|ns|iso],session=NAME,think=NAME[:s],...]")
-    parser.add_argument("--strict", action="store_true", help="a row that would be dropped (no prompt or output token) is an error")
+    parser.add_argument("--columns", type=columns, metavar="ROLE=NAME,...", help="a CSV of one's own: prompt=NAME,output=NAME"
+                        "[,time=NAME[:s|ms|us|ns|iso],session=NAME,think=NAME[:s|ms|...],...]")
+    parser.add_argument("--strict", action="store_true",
+                        help="a row that would be dropped (no prompt or output token) is an error")
     parser.add_argument("--hash-block-size", type=opt.whole(1, 1 << 20), metavar="N",
                         help="tokens a hash id stands for, where the format does not say (default: what all rows agree on)")
     parser.add_argument("--incremental-turns", action="store_true",
                         help="later turns of a session give what they add, not the whole prompt (some Mooncake variants)")
     parser.add_argument("--window", type=window, metavar="START:STOP",
                         help="seconds to draw requests for, where a trace holds rates (ServeGen; default: its first busy 600 s)")
-    parser.add_argument("--session-rate", type=opt.number(), metavar="R", help="sessions begun a second, where they have no common "
-                        "clock (kv-cache-tester; default: all at once)")
+    parser.add_argument("--session-rate", type=opt.number(), metavar="R", help="sessions begun a second, where they have no "
+                        "common clock (kv-cache-tester; default: all at once)")
 
 
 def read_options(options: argparse.Namespace, **more: Any) -> ReadOptions:
