@@ -223,10 +223,13 @@ class Scheduler(RunningSequences):
         n, steps = len(self.running), self._alike(most)
         if steps < 2:
             return NO_RUN
-        if n >= self._tokens or (not self._has_place() if len(self.waiting) else n >= self._seqs):
+        if n >= self._tokens or n >= self._seqs:
             return DecodeRun(steps)
         if not len(self.waiting):
             return DecodeRun(steps, open=True)
+        by_priority = self.config.policy == "priority"                     # then an arrival may go before the head
+        if not self._has_place():                                          # for all sequences of the head
+            return DecodeRun(steps, open=by_priority)
         if self.host is not None and self.waiting.head() in self.host:
             return NO_RUN
         ask = self._ask_head(self._prefill_cap(), self._tokens - n)
@@ -234,8 +237,7 @@ class Scheduler(RunningSequences):
             return NO_RUN
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.
-        # By priority an arrival may go before it.
-        return DecodeRun(steps, self.config.policy == "priority", self._refusal(ask))
+        return DecodeRun(steps, by_priority, self._refusal(ask))
 
     def _alike(self, most: int) -> int:
         """For how many steps every sequence that has not ended computes one token, if nobody joins; below 2 for none."""
