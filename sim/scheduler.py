@@ -44,6 +44,8 @@ class Scheduler(RunningSequences):
     waiting : WaitingQueue
         Requests in the order they will be looked at.
     running : Batch
+    urgency : int64, shape (requests,)
+        Place by (priority, arrival) of whoever has arrived; equal places are equally urgent.
     computed : int
         Sum of the computed tokens of all running sequences.
     refused : Refusal or None
@@ -54,12 +56,16 @@ class Scheduler(RunningSequences):
                  block_size: int = 16) -> None:
         super().__init__(demand, allocator, config, block_size)
         self.refused: Refusal | None = None
+        self._arrived = 0
         self._seqs = config.max_num_seqs or UNLIMITED
         self._may_find_generated = demand.content is not None and demand.content.cover_output
         self._watermark_blocks = int(config.watermark * num_blocks)
 
-    def add(self, request: int) -> None:
-        """A request arrives."""
+    def add(self, request: int, place: int | None = None) -> None:
+        """A request arrives; ``place`` among all arrivals, below their number, where several are to be equally urgent."""
+        place = self._arrived if place is None else place
+        self.urgency[request] = self.demand.priority[request] * len(self.demand) + place
+        self._arrived += 1
         self.waiting.add(request)
 
     # ------------------------------------------------------------------ one step
