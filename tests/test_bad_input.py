@@ -84,7 +84,7 @@ def test_nothing_left_to_replay(capsys, good):
 # ---------------------------------------------------------------------- flags
 WHOLE = ("--limit", "--max-total-tokens", "--block-size", "--max-model-len", "--tensor-parallel-size", "--max-num-seqs",
          "--max-num-batched-tokens", "--num-gpu-blocks-override", "--seed", "--long-prefill-token-threshold")
-NUMBERS = ("--rate", "--gpu-memory-utilization", "--available-kv-gib", "--watermark")
+NUMBERS = ("--rate", "--think-time", "--gpu-memory-utilization", "--available-kv-gib", "--watermark")
 
 
 @pytest.mark.parametrize("flag", WHOLE)

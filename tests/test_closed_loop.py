@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cli_run import run as command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import LONG, config_of, trace_of
 from test_sequences import outcome
 
+import experiments.load
 from experiments.crosscheck import audit_for, checks
 from sim.catalog import ALLOCATORS, SCHEDULERS
 from sim.demand import Demand
@@ -296,3 +298,94 @@ def test_the_books_still_close(allocator, made):
     assert not counts["unfinished"] and (run.arrival_us >= 0).all()
     assert (run.log.admitted_us >= run.arrival_us)[run.verdict == 0].all()
     assert (run.arrival_us == trace.arrival_us)[~waits].all()
+
+
+# ---------------------------------------------------------------------- `compare`
+POOL = ("--num-gpu-blocks-override", 120, "--block-size", 4, "--max-model-len", 64, "--step-time", "constant:1s",
+        "--allocator", "paged-prefix")
+
+
+@pytest.fixture
+def given_trace(monkeypatch):
+    """Let `compare` read this trace, whatever the file."""
+    def give(trace):
+        monkeypatch.setattr(experiments.load, "read_trace", lambda path, format: replace(trace, source="talk.csv"))
+    return give
+
+
+ROWS = [(0, 4, 3, 0, -1), (1, 4, 2, 2_000_000, -1), (0, 9, 2, 3_000_000, 7_000_000), (1, 7, 1, 4_000_000, 30_000_000)]
+
+
+def compared(capsys, *options):
+    said = command(capsys, "compare", "talk.csv", *POOL, "--json", "-", *options)
+    assert said.status == 0, said.err
+    return said.json["config"], said.json["scenarios"][0], [line[6:] for line in said.err.splitlines() if line[:6] == "note: "]
+
+
+def test_compare_says_that_the_loop_is_closed(capsys, given_trace, tmp_path):
+    given_trace(loop(ROWS))
+    config, found, notes = compared(capsys, "--requests", tmp_path / "rows.csv")
+    # r0 0 to 3, r1 2 to 4; r2 10 to 12; r3 34 to 35 (seconds)
+    assert (config["closed_loop"], config["think_time"], found["makespan_s"]) == (True, None, 35.0)
+    assert "closed loop: 2 of 4 requests arrive after the answer before them, mean think time 18.5 s" in notes
+    rows = [line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines()]
+    assert [float(row[rows[0].index("arrival_s")]) for row in rows[1:]] == [0.0, 2.0, 10.0, 34.0]
+
+
+def test_compare_with_the_loop_open(capsys, given_trace):
+    given_trace(loop(ROWS))
+    config, found, notes = compared(capsys, "--open-loop")
+    assert (config["closed_loop"], found["makespan_s"]) == (False, 5.0)              # r0 0 to 3, r1 2 to 4, r2 3 to 5, r3 4 to 5
+    assert "open loop: the think times of talk.csv are not used, every request arrives at its own time" in notes
+
+
+def test_compare_closes_the_loop(capsys, given_trace):
+    given_trace(replace(loop(ROWS), think_us=None))
+    config, found, notes = compared(capsys, "--think-time", 1.5)
+    # r1 ends at 4, r3 comes at 5.5; r0 ends at 3, r2 comes at 4.5 and runs to 6.5; r3 joins at 5.5 and ends at 6.5
+    assert (config["closed_loop"], config["think_time"], found["makespan_s"]) == (True, 1.5, 6.5)
+    assert "closed loop: 2 of 4 requests arrive after the answer before them, mean think time 1.5 s" in notes
+    given_trace(loop(ROWS))
+    config, found, notes = compared(capsys, "--think-time", 0)
+    assert found["makespan_s"] == 5.0 and "--think-time takes the place of the think times of talk.csv" in notes
+    given_trace(replace(loop(ROWS), think_us=None))
+    assert not compared(capsys)[0]["closed_loop"]
+
+
+def test_compare_saturated(capsys, given_trace):
+    given_trace(loop(ROWS))
+    config, found, notes = compared(capsys, "--saturate")
+    assert (config["closed_loop"], found["makespan_s"]) == (False, 3.0)
+    assert "the think times of talk.csv are not used: with --saturate all requests arrive at once" in notes
+    assert not [note for note in notes if note.startswith("closed loop")]
+
+
+def test_compare_cuts_a_closed_loop(capsys, given_trace):
+    given_trace(loop(ROWS))
+    _, _, notes = compared(capsys, "--limit", 3)
+    assert "closed loop: 1 of 3 requests arrive after the answer before them, mean think time 7 s" in notes
+    config, _, notes = compared(capsys, "--limit", 2)
+    assert not config["closed_loop"] and not [note for note in notes if note.startswith("closed loop")]
+    assert not compared(capsys, "--shuffle", "--open-loop")[0]["closed_loop"]
+    assert not compared(capsys, "--shuffle", "--saturate")[0]["closed_loop"]
+
+
+@pytest.mark.parametrize(("options", "sessions", "said"), [
+    (("--think-time", 2), False, "talk.csv has no sessions: --think-time is for traces of conversations"),
+    (("--open-loop",), False, "talk.csv has no sessions: --open-loop is for traces of conversations"),
+    (("--think-time", 2, "--open-loop"), True, "--think-time closes the loop and --open-loop opens it: one of them"),
+    (("--think-time", 2, "--saturate"), True, "--think-time has no meaning with --saturate: all requests arrive at once"),
+    (("--shuffle",), True, "the turns of talk.csv follow each other: --shuffle needs --open-loop (or --saturate)"),
+    (("--think-time", -1), True, "argument --think-time: a number from 0 up to 1e+06 is wanted, not '-1'"),
+    (("--think-time", "nan"), True, "argument --think-time: a number from 0 up to 1e+06 is wanted, not 'nan'"),
+])
+def test_compare_refuses(capsys, given_trace, options, sessions, said):
+    trace = loop(ROWS)
+    given_trace(trace if sessions else replace(trace, session=None, think_us=None))
+    found = command(capsys, "compare", "talk.csv", *POOL, *options)
+    assert found.status == 2 and len(found.err.splitlines()) == 1 and said in found.err
+
+
+def test_the_built_in_workload_has_no_sessions(capsys):
+    found = command(capsys, "compare", *POOL, "--think-time", 2)
+    assert found.status == 2 and "has no sessions" in found.err
