@@ -62,7 +62,7 @@ class Replay:
     def run(self) -> Replay:
         """Replay all of it."""
         coming = deque(range(len(self.names)))
-        arrive = _arrivals(self.trace)
+        arrive, instants = _arrivals(self.trace)
         live: set[int] = set()
         depth, idle = 1 if self.scheduler.flight is None else 2, 0
         while coming or live:
@@ -70,7 +70,7 @@ class Replay:
                 self._step = arrive[coming[0]]
             while coming and arrive[coming[0]] <= self._step:
                 live.add(coming[0])
-                self.scheduler.add(coming.popleft())
+                self.scheduler.add(coming[0], instants[coming.popleft()])
             scheduled, finished = self._advance(arrive[coming[0]] if coming else None)
             live -= set(finished)
             if finished and self._ended is not None:
@@ -194,10 +194,13 @@ class Replay:
         return counts
 
 
-def _arrivals(trace: Trace) -> list[int]:
+def _arrivals(trace: Trace) -> tuple[list[int], list[int]]:
+    """The step of each arrival, and its place among such steps: requests of one step and priority are equally urgent.
+
+    A server gives each an arrival time of its own.
+    """
     assert trace.arrival_us is not None
-    times: list[int] = trace.arrival_us.tolist()
-    return times
+    return trace.arrival_us.tolist(), np.unique(trace.arrival_us, return_inverse=True)[1].tolist()
 
 
 def _plain(parts: list[list[int]]) -> Any:

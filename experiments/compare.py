@@ -176,6 +176,7 @@ def _config_json(setup: Setup) -> dict[str, Any]:
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,
         "long_prefill_token_threshold": scheduler.long_prefill_token_threshold, "watermark": scheduler.watermark,
         "placement": sim.placement, "page_slots": sim.page_slots, "step_time": sim.step_time.describe(), "saturate": sim.saturate,
+        "closed_loop": setup.trace.closed_loop,
         "batching": scheduler.batching, "async_scheduling": scheduler.async_scheduling, "scheduling_policy": scheduler.policy,
         "preemption_mode": "recompute" if scheduler.swap_blocks is None else "swap", "swap_blocks": scheduler.swap_blocks,
         "beam_turnover": scheduler.beam_turnover, "vllm_version": setup.version, "notes": setup.notes,

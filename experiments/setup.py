@@ -73,7 +73,8 @@ def prepare(options: argparse.Namespace) -> Setup:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
     asked_for = {name: getattr(options, name) for name in
-                 ("seed", "rate", "limit", "shuffle", "max_total_tokens", "max_output_tokens", "samples", "beam_width")}
+                 ("seed", "rate", "limit", "shuffle", "max_total_tokens", "max_output_tokens", "samples", "beam_width",
+                  "think_time")}
     asked_for["page_size"] = page
     return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes)
 

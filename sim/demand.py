@@ -22,8 +22,7 @@ class Demand:
     max_model_len : int
         Longest prompt + output a sequence may reach, in tokens.
     recorded : bool
-        As cases are recorded, from the scheduler alone: a prompt without room for an output token is served all the same, and
-        requests of one priority and instant are equally urgent (a server gives each an arrival time of its own).
+        As cases are recorded, from the scheduler alone: a prompt without room for an output token is served all the same.
 
     Attributes
     ----------
@@ -38,8 +37,8 @@ class Demand:
         Requests served whose output is cut.
     session : int64, shape (requests,)
         Conversation numbers, -1 for none.
-    urgency : int64, shape (requests,)
-        Place by (priority, arrival, row); equal places are equally urgent.
+    priority : int64, shape (requests,)
+        The trace's priorities numbered from 0, the most urgent; equal ones alike.
     sequences : int64, shape (requests,), or None
         Sequences a request: samples or beams; None where every request has one.
     beams : bool, shape (requests,), or None
@@ -68,7 +67,7 @@ class Demand:
         self.most: IntArray = self.prompt + (room if trace.max_tokens is None else np.minimum(trace.max_tokens, room)) - 1
         self.session: IntArray = np.full(len(trace), -1, np.int64) if trace.session is None else trace.session
         self.content: ContentIds | None = trace.content
-        self.urgency: IntArray = _urgency(trace, distinct=not recorded)
+        self.priority: IntArray = _dense(np.zeros(len(trace), np.int64) if trace.priority is None else trace.priority)
         self.sequences: IntArray | None = trace.sequences
         self.beams: NDArray[np.bool_] | None = None if trace.beam_width is None else trace.beam_width > 1
 
@@ -76,15 +75,10 @@ class Demand:
         return len(self.prompt)
 
 
-def _urgency(trace: Trace, distinct: bool) -> IntArray:
-    """Dense places by (priority, arrival), of equal ones by row where ``distinct``: 0 is looked at first.
+def _dense(values: IntArray) -> IntArray:
+    """Places of the values by size, equal ones alike.
 
-    >>> three = Trace("three", np.ones(3, int), np.ones(3, int), arrival_us=np.array([0, 0, 5]), priority=np.array([1, 1, 0]))
-    >>> _urgency(three, distinct=True), _urgency(three, distinct=False)
-    (array([1, 2, 0]), array([1, 1, 0]))
+    >>> _dense(np.array([7, -2, 7])).tolist()
+    [1, 0, 1]
     """
-    n = len(trace)
-    columns = [np.zeros(n, np.int64) if column is None else column for column in (trace.priority, trace.arrival_us)]
-    columns += [np.arange(n)] if distinct else []
-    places: IntArray = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)[1].reshape(n).astype(np.int64)
-    return places
+    return np.unique(values, return_inverse=True)[1].reshape(len(values)).astype(np.int64)

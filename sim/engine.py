@@ -1,9 +1,9 @@
 """The engine: simulate(trace, config, allocator) -> Run. The only file that knows simpy.
 
-Two processes share an integer clock in microseconds: arrivals put requests into the scheduler's queue, the server makes
-one engine step after the other. At one instant: the end of a step, then all arrivals, then the next schedule().
+The server is a process on an integer clock in microseconds that makes one engine step after the other. At one instant: the
+end of a step, then all arrivals, then the next schedule(); what arrives during a step is looked at when it ends.
 
-    arrivals   --- r0 --------- r1 r2 --------------- r3 ---
+    arrivals   --- r0 --------- r1 r2 --------------- r3 ---         `Arrivals` knows them; an end may bring new ones
     server        [ step ][ step   ][ 37 decode steps ][ step ]
                   ^schedule        ^update              ^ a jump ends where an arrival could be admitted
 
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import simpy
 
+from sim.arrivals import Arrivals
 from sim.catalog import ALLOCATORS, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
@@ -41,7 +42,7 @@ class Engine:
     Parameters
     ----------
     trace : Trace
-        With arrival times, unless ``config.saturate``.
+        With arrival times, unless ``config.saturate``; with think times its sessions are closed loops.
     config : SimConfig
     allocator : str
         A name in `catalog.ALLOCATORS`.
@@ -64,13 +65,12 @@ class Engine:
             self.demand, self.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
         self.ledger = Ledger(self.allocator.capacity, size - 1)
         self.log = RequestLog(len(trace))
-        arrival = np.zeros(len(trace), np.int64) if config.saturate or trace.arrival_us is None else trace.arrival_us
-        self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, arrival, self._verdicts())
+        verdict = self._verdicts()
+        self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
+        self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, self.arrivals.arrival_us, verdict)
         self._timeline = timeline
         self._observers = observers
         self._env = simpy.Environment()
-        self._next_arrival: int | None = None
-        self._wake: simpy.Event | None = None
         self._marks: list[tuple[int, Integrals]] = []
         self._idle_steps = 0
         self._early = False
@@ -88,7 +88,6 @@ class Engine:
         """Serve every request and return the facts."""
         for observer in self._observers:
             observer.started(self.allocator, self.scheduler)
-        self._env.process(self._arrivals())
         self._env.process(self._server())
         self._env.run()
         self._close()
@@ -99,28 +98,17 @@ class Engine:
         """The clock, in microseconds."""
         return int(self._env.now)
 
-    # ------------------------------------------------------------------ the two processes
-    def _arrivals(self) -> Process:
-        served = np.flatnonzero(self.facts.verdict == SERVED)
-        times, firsts = np.unique(self.facts.arrival_us[served], return_index=True)
-        bounds = [*firsts.tolist(), len(served)]
-        for i, time in enumerate(times.tolist()):
-            self._next_arrival = time
-            if time > self.now:
-                yield self._env.timeout(time - self.now)
-            for request in served[bounds[i]:bounds[i + 1]].tolist():
-                self.scheduler.add(request)
-            if self._wake is not None and not self._wake.triggered:
-                self._wake.succeed()
-        self._next_arrival = None
-
+    # ------------------------------------------------------------------ the server
     def _server(self) -> Process:
-        scheduler = self.scheduler
+        scheduler, arrivals = self.scheduler, self.arrivals
         while True:
+            for request in arrivals.due(self.now):
+                scheduler.add(request)
             if not len(scheduler.waiting) and not len(scheduler.running):
-                if self._next_arrival is None:
+                if arrivals.next_us is None:
                     return
-                yield from self._idle()
+                yield from self._idle(arrivals.next_us)
+                continue
             duration = self._advance()
             if duration is None:
                 return
@@ -132,25 +120,22 @@ class Engine:
                 self._finish(finished)
             for observer in self._observers:
                 observer.updated(self.now, finished)
-            if self._env.peek() == self.now:                 # arrivals of this instant come before the next schedule()
-                yield self._env.timeout(0)
 
     def _finish(self, finished: list[int]) -> None:
         ends = self.demand.end[finished].tolist()
         held = [end for request, end in zip(finished, ends, strict=True) if self.log.finish(request, self.now, end)]
         at_limit = held.count(self.config.max_model_len - 1)
         self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
+        self.arrivals.ended(finished, self.now)
 
-    def _idle(self) -> Process:
+    def _idle(self, until: int) -> Process:
         """Nothing to do until somebody arrives; time without any request served before it opens no window."""
         since = self.now
-        self._wake = self._env.event()
-        yield self._wake
-        self._wake = None
+        yield self._env.timeout(until - since)
         if self.facts.steps:
-            self._book(since, self.now - since, waiting=0)
+            self._book(since, until - since, waiting=0)
         else:
-            self.facts.window_us = (self.now, 0)
+            self.facts.window_us = (until, 0)
 
     # ------------------------------------------------------------------ steps
     def _advance(self) -> int | None:
@@ -205,8 +190,8 @@ class Engine:
         tokens = np.full(run.steps, n)
         durations = np.asarray(self.config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
         starts: IntArray = now + np.cumsum(durations) - durations
-        if run.open and self._next_arrival is not None:
-            run = run._replace(steps=int(np.searchsorted(starts, self._next_arrival)))
+        if run.open and self.arrivals.next_us is not None:       # ends inside the run there are none: nobody new by them
+            run = run._replace(steps=int(np.searchsorted(starts, self.arrivals.next_us)))
             durations, starts, context = durations[: run.steps], starts[: run.steps], context[: run.steps]
         path = self.scheduler.decode(run)
         self.facts.steps += run.steps

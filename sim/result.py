@@ -78,7 +78,10 @@ def time_weighted_percentile(window: Integrals, percent: int) -> int:
 
 
 def requests(run: Run) -> JsonObject:
-    """How many arrived and what became of them. Truncated requests are served ones whose output was cut."""
+    """How many there were and what became of them. Truncated requests are served ones whose output was cut.
+
+    Whoever in a closed loop follows a request that never ended counts as arrived and unfinished.
+    """
     done = run.log.finished_us != NEVER
     served = run.verdict == 0
     return {

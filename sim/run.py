@@ -42,9 +42,10 @@ class Observer:
 class Run:
     """The facts of one simulation, from which `result` computes metrics.
 
-    ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that held
-    ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
-    can never move again (only without ``refuse_impossible``).
+    ``arrival_us`` are the arrivals as they came about (`Arrivals`), -1 for whoever in a closed loop follows a request that
+    never ended; ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that
+    held ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
+    wait and can never move again (only without ``refuse_impossible``).
     """
 
     allocator: Allocator

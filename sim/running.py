@@ -37,7 +37,8 @@ class RunningSequences:
         self.demand = demand
         self.allocator = allocator
         self.config = config
-        self.waiting: WaitingQueue = PriorityQueue(demand.urgency) if config.policy == "priority" else ArrivalQueue()
+        self.urgency: IntArray = np.zeros(len(demand), np.int64)
+        self.waiting: WaitingQueue = PriorityQueue(self.urgency) if config.policy == "priority" else ArrivalQueue()
         self.running = Batch()
         self.computed = 0
         self.preemptions = 0
@@ -140,7 +141,7 @@ class RunningSequences:
         """The last one running; by priority the least urgent, of equals the first in the list."""
         if self.config.policy == "fcfs":
             return len(self.running) - 1
-        return int(self.demand.urgency[self.running.request].argmax())
+        return int(self.urgency[self.running.request].argmax())
 
     def _preempt(self, step: Step, place: int) -> IntArray:
         """Rule 31: blocks are given back, tokens are to be computed again, the request waits; the places left."""

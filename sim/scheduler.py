@@ -44,6 +44,8 @@ class Scheduler(RunningSequences):
     waiting : WaitingQueue
         Requests in the order they will be looked at.
     running : Batch
+    urgency : int64, shape (requests,)
+        Place by (priority, arrival) of whoever has arrived; equal places are equally urgent.
     computed : int
         Sum of the computed tokens of all running sequences.
     refused : Refusal or None
@@ -54,12 +56,16 @@ class Scheduler(RunningSequences):
                  block_size: int = 16) -> None:
         super().__init__(demand, allocator, config, block_size)
         self.refused: Refusal | None = None
+        self._arrived = 0
         self._seqs = config.max_num_seqs or UNLIMITED
         self._may_find_generated = demand.content is not None and demand.content.cover_output
         self._watermark_blocks = int(config.watermark * num_blocks)
 
-    def add(self, request: int) -> None:
-        """A request arrives."""
+    def add(self, request: int, place: int | None = None) -> None:
+        """A request arrives; ``place`` among all arrivals, below their number, where several are to be equally urgent."""
+        place = self._arrived if place is None else place
+        self.urgency[request] = self.demand.priority[request] * len(self.demand) + place
+        self._arrived += 1
         self.waiting.add(request)
 
     # ------------------------------------------------------------------ one step
@@ -223,10 +229,13 @@ class Scheduler(RunningSequences):
         n, steps = len(self.running), self._alike(most)
         if steps < 2:
             return NO_RUN
-        if n >= self._tokens or (not self._has_place() if len(self.waiting) else n >= self._seqs):
+        if n >= self._tokens or n >= self._seqs:
             return DecodeRun(steps)
         if not len(self.waiting):
             return DecodeRun(steps, open=True)
+        by_priority = self.config.policy == "priority"                     # then an arrival may go before the head
+        if not self._has_place():                                          # for all sequences of the head
+            return DecodeRun(steps, open=by_priority)
         if self.host is not None and self.waiting.head() in self.host:
             return NO_RUN
         ask = self._ask_head(self._prefill_cap(), self._tokens - n)
@@ -234,8 +243,7 @@ class Scheduler(RunningSequences):
             return NO_RUN
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.
-        # By priority an arrival may go before it.
-        return DecodeRun(steps, self.config.policy == "priority", self._refusal(ask))
+        return DecodeRun(steps, by_priority, self._refusal(ask))
 
     def _alike(self, most: int) -> int:
         """For how many steps every sequence that has not ended computes one token, if nobody joins; below 2 for none."""

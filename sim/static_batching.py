@@ -37,7 +37,7 @@ class StaticScheduler(Scheduler):
         growing = self._growing()
         if self.config.policy == "fcfs":
             return int(growing[-1])
-        return int(growing[self.demand.urgency[self.running.request[growing]].argmax()])
+        return int(growing[self.urgency[self.running.request[growing]].argmax()])
 
     def _preempt(self, step: Step, place: int) -> IntArray:
         """Sequences of the request that have ended do not wait with the others: they are over."""

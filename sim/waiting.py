@@ -81,7 +81,7 @@ class PriorityQueue:
     Parameters
     ----------
     urgency : int64, shape (requests,)
-        Place of each request by (priority, arrival); equal places are equally urgent.
+        Place of each request by (priority, arrival), there when it is added; equal places are equally urgent.
 
     >>> import numpy as np
     >>> queue = PriorityQueue(np.array([2, 0, 1]))

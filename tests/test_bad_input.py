@@ -41,7 +41,7 @@ def good(tmp_path):
     (b"\x7fELF\x02\x01\x01" + bytes(64), "bad:1: not a text file"),
     (b"\xff\xfe\x00\x00", "bad:1: "),
     (CSV.encode() + b"1,2\n3,\xff\n", "bad:3: not text in UTF-8: byte 0xff"),
-    (gzip.compress(CSV.encode() + b"1,2\n")[:-9], "bad:2: the gzip data is cut short here"),
+    (gzip.compress(CSV.encode() + b"1,2\n", mtime=0)[:-9], "bad:2: the gzip data is cut short here"),
     (b"prompt_tokens,answer\n1,2\n", "bad:1: column 'output_tokens': missing; the columns are 'prompt_tokens', 'answer'"),
     (b"TIMESTAMP,ContextTokens\n1,2\n", "bad:1: column 'GeneratedTokens': missing"),
     (b"a,b\n1,2\n", "bad:1: unknown trace format: the columns are 'a', 'b'"),
@@ -87,7 +87,7 @@ def test_nothing_left_to_replay(capsys, good):
 # ---------------------------------------------------------------------- flags
 WHOLE = ("--limit", "--max-total-tokens", "--block-size", "--max-model-len", "--tensor-parallel-size", "--max-num-seqs",
          "--max-num-batched-tokens", "--num-gpu-blocks-override", "--seed", "--long-prefill-token-threshold")
-NUMBERS = ("--rate", "--gpu-memory-utilization", "--available-kv-gib", "--watermark")
+NUMBERS = ("--rate", "--think-time", "--gpu-memory-utilization", "--available-kv-gib", "--watermark")
 
 
 @pytest.mark.parametrize("flag", WHOLE)

@@ -254,13 +254,13 @@ def test_a_prompt_larger_than_the_pool_is_reported(asynchronous, policy, stuck):
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_an_output_larger_than_the_pool_is_reported(asynchronous, policy):
+def test_an_output_larger_than_the_pool_is_reported(asynchronous, policy, monkeypatch):
     # It runs up to 12 states, preempts itself for a 13th, and 13 tokens do not fit again.
     config = config_of(4, 4, 40, policy=policy, async_scheduling=asynchronous, refuse_impossible=False)
     facts, _ = watched(urgent([(4, 20, 0, 0)]), config)
     assert (facts.stuck, facts.preemptions, facts.log.residence_us.tolist()) == ([0], 1, [8 if asynchronous else 9])
+    monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.zeros(1, np.int64))     # as if it were not checked at arrival
     engine = Engine(urgent([(4, 20, 0, 0)]), replace(config, refuse_impossible=True), "paged")
-    engine.facts.verdict = np.zeros(1, np.int64)         # as if the check at arrival had been forgotten
     with pytest.raises(Stalled, match=r"request 0 \(4 \+ 20 tokens\)"):
         engine.run()
 

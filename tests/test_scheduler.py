@@ -81,17 +81,15 @@ def test_what_vllm_refuses_is_refused(changes, message):
         SchedulerConfig(**changes)
 
 
-def test_a_pool_that_can_make_no_progress_names_the_request():
-    config = config_of(3, 4, 40)
-    engine = Engine(trace_of([(30, 1)]), config, "paged")
-    engine.facts.verdict = np.zeros(1, np.int64)        # as if the check at arrival had been forgotten
+def test_a_pool_that_can_make_no_progress_names_the_request(monkeypatch):
+    monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.zeros(1, np.int64))     # as if it were not checked at arrival
+    engine = Engine(trace_of([(30, 1)]), config_of(3, 4, 40), "paged")
     with pytest.raises(Stalled, match=r"request 0 \(30 \+ 1 tokens\)"):
         engine.run()
 
 
 def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
-    # LEDGER "Clock": at one instant update, then all arrivals, then schedule. Steps of 10 us; request 2 arrives as one ends,
-    # and its arrival is only known to the clock after that step began.
+    # LEDGER "Clock": at one instant update, then all arrivals, then schedule. Steps of 10 us; request 2 arrives as one ends.
     config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
     run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
     assert run.log.admitted_us.tolist() == [0, 10, 10]

@@ -536,6 +536,14 @@ def test_jumping_changes_nothing(made, allocator, placement, longest_jump):
     assert jumped == stepped
 
 
+@pytest.mark.parametrize("jump", [1, 1024])
+def test_by_priority_a_small_arrival_passes_a_head_without_places(jump):
+    # Places for two. r0 runs from 0 to 10; r1 wants two places and waits; r2 comes at 3, more urgent, and needs one.
+    trace = replace(several([(4, 10, 0), (4, 2, 0), (4, 1, 3)], samples=[1, 2, 1]), priority=np.array([1, 1, 0]))
+    run, _ = states(trace, config_of(100, 4, 20, max_num_seqs=2, policy="priority", longest_jump=jump), "paged")
+    assert run.log.finished_us.tolist() == [10, 12, 4]
+
+
 # ---------------------------------------------------------------------- on the command line
 TIGHT = ("--num-gpu-blocks-override", 50, "--block-size", 4, "--step-time", "constant:10ms", "--max-model-len", 40)
 

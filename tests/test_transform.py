@@ -94,6 +94,8 @@ def test_all_at_once():
     timed = all_at_once(tagged_trace())
     assert numbers_of(timed) == list(range(N))
     assert timed.arrival_us.tolist() == [0] * N
+    waiting = replace(tagged_trace(), session=np.zeros(N, np.int64), think_us=np.array([-1] + [5] * (N - 1)))
+    assert waiting.closed_loop and not all_at_once(waiting).closed_loop
 
 
 def test_take_refuses_to_go_back_in_time():

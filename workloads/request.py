@@ -193,6 +193,15 @@ class Trace:
         most: IntArray = np.maximum.reduce(columns)
         return most if len(most) and int(most.max()) > 1 else None
 
+    @property
+    def closed_loop(self) -> bool:
+        """Whether a request waits for the answer before it.
+
+        >>> Trace("one", np.array([5]), np.array([9])).closed_loop
+        False
+        """
+        return self.think_us is not None and bool(np.any(self.think_us >= 0))
+
     def differences(self, other: Trace) -> list[str]:
         """Names of the columns that differ, times to the microsecond; where it came from does not count.
 

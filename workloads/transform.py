@@ -92,12 +92,12 @@ def with_poisson_arrivals(trace: Trace, rate_per_s: float, rng: np.random.Genera
 
 
 def all_at_once(trace: Trace) -> Trace:
-    """The same requests in the same order, all arriving at 0.
+    """The same requests in the same order, all arriving at 0; nobody waits for an answer.
 
     >>> all_at_once(Trace("a", np.array([3, 5]), np.array([2, 1]))).arrival_us
     array([0, 0])
     """
-    return replace(trace, arrival_us=np.zeros(len(trace), dtype=np.int64))
+    return replace(trace, arrival_us=np.zeros(len(trace), dtype=np.int64), think_us=None)
 
 
 def take(trace: Trace, rows: IntArray, timed: bool = True) -> Trace:
