@@ -20,6 +20,7 @@ from experiments.output import check_writable, write_json, write_text
 from experiments.progress import bars
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
+from experiments.trace_options import add_trace
 from experiments.version import VERSION
 from sim.catalog import DEFAULT
 from sim.engine import Engine
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (opt.add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
         add(made)
     return made
 

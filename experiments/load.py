@@ -9,25 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from experiments.loop import loop_note, looped
 from experiments.pages import with_limit
+from experiments.reading import read, unused
 from workloads import transform
-from workloads.readers import read_trace
-from workloads.request import InputError, Trace, first_of_sessions
+from workloads.readers.rows import NO_CONTENT, NO_OUTPUT, NO_TIMES
+from workloads.request import InputError, Trace
+from workloads.synth import with_arrivals, with_output, with_prefix
 from workloads.synthetic import chat_workload
 
 DEFAULT_RATE = 2.0
 
 
 def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
-    """Read or make the trace, cut it and give it arrival times."""
-    lengths, arrivals, order = (np.random.default_rng(s) for s in np.random.SeedSequence(options.seed).spawn(3))
-    if options.trace is None:
-        if options.format is not None:
-            raise InputError("--format is for a trace file, and none was given")
-        trace = replace(_at_rate(options, chat_workload, rng=lengths), source=_chat_source(options))
-    else:
-        trace = read_trace(options.trace, options.format)
-    trace = _looped(trace, options, notes)
+    """Read or make the trace, complete it, cut it and give it arrival times."""
+    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(6)]
+    lengths, arrivals, order, *made_up = rngs
+    trace = _completed(_read_or_make(options, lengths), options, made_up)
+    notes.extend(note for note in trace.notes if not note.startswith(_answered(options)))
+    trace = looped(trace, options, notes)
     if options.max_total_tokens is not None:
         trace = transform.drop_longer_than(trace, options.max_total_tokens)
     if options.shuffle:
@@ -43,42 +43,34 @@ def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
         notes.append(f"{trace.source} has no priorities: all requests are equally urgent, the earlier one first")
     if options.scheduling_policy == "fcfs" and trace.priority is not None:
         notes.append(f"the priorities of {trace.source} are not used: --scheduling-policy priority goes by them")
-    if trace.closed_loop:
-        assert trace.think_us is not None
-        think = trace.think_us[trace.think_us >= 0]
-        notes.append(f"closed loop: {len(think):,} of {len(trace):,} requests arrive after the answer before them, "
-                     f"mean think time {round(think.mean() / 1e6, 3):,g} s")
+    loop_note(trace, notes)
     return _timed(trace, options, arrivals, notes)
 
 
-def _looped(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Trace:
-    """The trace with the think times that were asked for, or without."""
-    for name, asked in (("--think-time", options.think_time is not None), ("--open-loop", options.open_loop)):
-        if asked and (trace.session is None or not np.any(trace.session >= 0)):
-            raise InputError(f"{trace.source} has no sessions: {name} is for traces of conversations")
-    if options.think_time is not None:
-        return _closed(trace, options, notes)
-    if trace.closed_loop and options.saturate:
-        notes.append(f"the think times of {trace.source} are not used: with --saturate all requests arrive at once")
-    elif trace.closed_loop and options.open_loop:
-        notes.append(f"open loop: the think times of {trace.source} are not used, every request arrives at its own time")
-    elif trace.closed_loop and options.shuffle:
-        raise InputError(f"the turns of {trace.source} follow each other: --shuffle needs --open-loop (or --saturate)")
-    return replace(trace, think_us=None) if options.saturate or options.open_loop else trace
+def _read_or_make(options: argparse.Namespace, lengths: np.random.Generator) -> Trace:
+    if options.trace is None:
+        unused(options)
+        return replace(_at_rate(options, chat_workload, rng=lengths), source=_chat_source(options))
+    rows, asked = read(options)
+    return rows.to_trace(asked)
 
 
-def _closed(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Trace:
-    """Each later turn waits the same time for the answer before it."""
-    if options.open_loop:
-        raise InputError("--think-time closes the loop and --open-loop opens it: one of them")
-    if options.saturate:
-        raise InputError("--think-time has no meaning with --saturate: all requests arrive at once")
-    if options.shuffle:
-        raise InputError("--think-time lets turns follow each other, and --shuffle would mix them: one of them")
-    if trace.closed_loop:
-        notes.append(f"--think-time takes the place of the think times of {trace.source}")
-    assert trace.session is not None
-    return replace(trace, think_us=np.where(first_of_sessions(trace.session), -1, round(options.think_time * 1e6)))
+def _completed(trace: Trace, options: argparse.Namespace, rngs: list[np.random.Generator]) -> Trace:
+    """What the trace lacks, made up where that was asked for."""
+    steps = ((with_output, options.synth_output, "--synth-output"), (with_prefix, options.synth_prefix, "--synth-prefix"),
+             (with_arrivals, options.synth_arrivals, "--synth-arrivals"))
+    if options.synth_arrivals is not None and (options.rate is not None or options.saturate):
+        raise InputError("--synth-arrivals says when requests arrive, and so does --rate or --saturate: one of them")
+    for (complete, spec, name), rng in zip(steps, rngs, strict=True):
+        if spec is not None:
+            trace = complete(trace, spec, rng, name)
+    return trace
+
+
+def _answered(options: argparse.Namespace) -> tuple[str, ...]:
+    """How notes begin that are no news any more: times are drawn and said below, and what was made up is there."""
+    made_up = ((options.synth_output, NO_OUTPUT), (options.synth_prefix, NO_CONTENT))
+    return (NO_TIMES, *(note for spec, note in made_up if spec is not None))
 
 
 def _several(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Trace:
@@ -113,8 +105,6 @@ def _chat_source(options: argparse.Namespace) -> str:
 
 
 def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, notes: list[str]) -> Trace:
-    if trace.content is None:
-        notes.append(f"{trace.source} has no prefix identity: what sharing would save cannot be measured on it")
     if options.saturate:
         if options.rate is not None:
             raise InputError("--rate has no meaning with --saturate: all requests arrive at once")

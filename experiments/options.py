@@ -12,8 +12,6 @@ from experiments.serve_line import human_int
 from sim.catalog import ALLOCATORS, DEFAULT
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
-from workloads.readers import READERS
-from workloads.readers.values import MOST_SEQUENCES
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -60,31 +58,6 @@ def length(text: str) -> int:
     if text.lower() == "auto":
         return 0
     return whole(2)(text)
-
-
-def add_trace(parser: argparse.ArgumentParser) -> None:
-    """The trace and how it is cut."""
-    group = parser.add_argument_group("trace")
-    group.add_argument("trace", nargs="?", help="trace file, plain or gzipped; without one, the built-in chat workload")
-    group.add_argument("--format", choices=list(READERS), help="the trace's format (default: found by content)")
-    group.add_argument("--rate", type=number(), metavar="R", help="requests a second, for traces without times and the "
-                       "built-in workload (default 2)")
-    group.add_argument("--limit", type=whole(1), metavar="N", help="only the first N requests")
-    group.add_argument("--shuffle", action="store_true", help="put the requests in random order, arrival times stay (seeded)")
-    group.add_argument("--max-total-tokens", type=whole(2), metavar="N", help="drop requests with prompt + output > N")
-    group.add_argument("--max-output-tokens", type=whole(1), metavar="N", help="max_tokens of every request, at least its output "
-                       "(what paged-reserve goes by; default: not known)")
-    group.add_argument("--think-time", type=number(0, 1e6, including=True), metavar="S", help="closed loop: each later turn of a "
-                       "session arrives S seconds after the answer before it")
-    group.add_argument("--open-loop", action="store_true", help="every request at its recorded time, whatever the think times")
-    several = group.add_mutually_exclusive_group()
-    several.add_argument("--samples", "-n", type=whole(1, MOST_SEQUENCES), metavar="N",
-                         help="outputs sampled in parallel for each prompt (default 1)")
-    several.add_argument("--beam-width", type=whole(1, MOST_SEQUENCES), metavar="K",
-                         help="beams of a beam search (default 1: none)")
-    group.add_argument("--beam-turnover", type=number(0, 1), metavar="X", help="probability that a beam draws a parent among all "
-                       "beams after a token, instead of going on by itself (default 1)")
-    group.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
 
 
 def add_sizing(parser: argparse.ArgumentParser) -> None:

@@ -77,6 +77,9 @@ COLUMNS = ("output_tokens", "arrival_us", "max_tokens", "session", "priority", "
 """Columns of a `Trace` besides ``prompt_tokens``; all but the first may be missing."""
 
 
+LONGEST_THINK_US = 10**14
+
+
 def first_of_sessions(session: IntArray) -> NDArray[np.bool_]:
     """Which rows have no row of their session before them; rows without a session (-1) are all first.
 
@@ -174,6 +177,8 @@ class Trace:
     def _check_think(self, think_us: IntArray) -> None:
         if len(think_us) and int(think_us.min()) < -1:
             raise ValueError(f"think_us must be -1 or more, not {int(think_us.min())}")
+        if len(think_us) and int(think_us.max()) > LONGEST_THINK_US:
+            raise ValueError(f"think_us must be at most {LONGEST_THINK_US} (three years), not {int(think_us.max())}")
         if self.session is None or np.any(think_us[first_of_sessions(self.session)] >= 0):
             raise ValueError("a request waits for the one before it in its session, and there is none")
 
