@@ -16,7 +16,7 @@ from experiments.case_replay import Replay
 from experiments.cases import Case, is_capacity, read_case
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError
 
 EXAMPLES = """examples:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from experiments.output import replacing
 from sim.memory.allocator import PARTS
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError, IntArray
 
 STYLES = {

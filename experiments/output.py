@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError
 
 

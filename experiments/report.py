@@ -18,7 +18,7 @@ from rich.text import Text
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 
 JsonObject = dict[str, Any]
 Row = tuple[str, Callable[[JsonObject], str]]

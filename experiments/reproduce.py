@@ -21,7 +21,7 @@ from experiments.paper.page import write_page
 from experiments.paper.setting import Lab
 from experiments.progress import bars
 from experiments.version import VERSION
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError
 
 EXPERIMENTS = {

@@ -18,8 +18,8 @@ from experiments.output import check_writable, write_json
 from experiments.trace_figure import plot_trace
 from experiments.trace_report import print_info
 from experiments.version import VERSION
+from workloads.messages import show_path
 from workloads.readers import READERS, read_trace
-from workloads.readers.messages import show_path
 from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
 

@@ -28,9 +28,9 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--max-total-tokens", type=opt.whole(2), metavar="N", help="drop requests with prompt + output > N")
     group.add_argument("--max-output-tokens", type=opt.whole(1), metavar="N", help="max_tokens of every request, at least its "
                        "output (what paged-reserve goes by; default: not known)")
-    group.add_argument("--think-time", type=opt.number(0, 1e6, including=True), metavar="S", help="closed loop: each later turn of "
-                       "a session arrives S seconds after the answer before it")
-    group.add_argument("--open-loop", action="store_true", help="every request at its recorded time, whatever the think times")
+    group.add_argument("--think-time", type=opt.number(0, 1e6, including=True), metavar="S", help="closed loop: each later turn "
+                       "of a session arrives S seconds after the answer before it")
+    group.add_argument("--open-loop", action="store_true", help="every request at its recorded time")
     several = group.add_mutually_exclusive_group()
     several.add_argument("--samples", "-n", type=opt.whole(1, MOST_SEQUENCES), metavar="N",
                          help="outputs sampled in parallel for each prompt (default 1)")

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from small import LONG, config_of, trace_of
 from test_sequences import outcome
 
-import experiments.load
 from experiments.crosscheck import audit_for, checks
 from sim.catalog import ALLOCATORS, SCHEDULERS
 from sim.demand import Demand
@@ -306,10 +305,15 @@ POOL = ("--num-gpu-blocks-override", 120, "--block-size", 4, "--max-model-len", 
 
 
 @pytest.fixture
-def given_trace(monkeypatch):
-    """Let `compare` read this trace, whatever the file."""
+def given_trace(monkeypatch, tmp_path):
+    """The trace as talk.csv in the current folder, in our own format."""
     def give(trace):
-        monkeypatch.setattr(experiments.load, "read_trace", lambda path, format: replace(trace, source="talk.csv"))
+        columns = {"arrival_us": trace.arrival_us, "prompt_tokens": trace.prompt_tokens, "output_tokens": trace.output_tokens,
+                   "session": trace.session, "think_us": trace.think_us}
+        there = {name: column.tolist() for name, column in columns.items() if column is not None}
+        lines = [",".join(there), *(",".join(map(str, row)) for row in zip(*there.values(), strict=True))]
+        (tmp_path / "talk.csv").write_text("\n".join(lines) + "\n")
+        monkeypatch.chdir(tmp_path)
     return give
 
 

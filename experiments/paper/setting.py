@@ -25,8 +25,8 @@ from sim.scheduler_config import SchedulerConfig
 from sim.sizing.hardware import GIB
 from sim.step_time import StepLoad, StepTime
 from workloads import transform
+from workloads.messages import show_path
 from workloads.readers import read_trace
-from workloads.readers.messages import show_path
 from workloads.request import InputError, Trace
 
 FILE = "vllm-sosp23/sharegpt_first_turn_lengths_opt.csv.gz"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from workloads.messages import complaint, show, show_names
 from workloads.readers import (
     azure,
     benchmark_json,
@@ -27,7 +28,6 @@ from workloads.readers import (
 )
 from workloads.readers.common import LIKELY, Head, Reader, head_of
 from workloads.readers.folders import read_folder
-from workloads.readers.messages import complaint, show, show_names
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line, open_source

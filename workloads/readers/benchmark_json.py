@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from workloads.messages import Place, bad_value, missing_column, show
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.json_document import array_items, document
 from workloads.readers.json_lines import json_rows
-from workloads.readers.messages import Place, bad_value, missing_column, show
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.texts import BYTES_A_TOKEN, ESTIMATE, SPAN_TOKENS, Chunks, estimated_tokens

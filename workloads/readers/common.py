@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.messages import Place
 from workloads.readers.csv_table import header_names
 from workloads.readers.json_lines import parse_object
-from workloads.readers.messages import Place
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line
 from workloads.request import InputError, IntArray

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workloads.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers import fast_fields
 from workloads.readers.fast_fields import Fields
 from workloads.readers.kinds import Kind, Part
-from workloads.readers.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers.source import Block, Source, decode, first_line
 from workloads.request import InputError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from workloads.messages import show_path
 from workloads.readers import kv_cache_tester, servegen
-from workloads.readers.messages import show_path
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
 from workloads.readers.source import open_source

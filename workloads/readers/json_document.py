@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from workloads.messages import Place, complaint, show
 from workloads.readers.json_lines import DECODER, around, malformed
-from workloads.readers.messages import Place, complaint, show
 from workloads.readers.source import LONGEST_LINE_BYTES, Source, decode, whole_text
 
 _GAP = " \t\r\n"

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from workloads.messages import Place, bad_value, missing_column, show, show_path
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.increments import whole_prompts
 from workloads.readers.json_lines import json_rows
-from workloads.readers.messages import Place, bad_value, missing_column, show, show_path
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.spans import Spans

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from workloads.readers.messages import Place, complaint, show
+from workloads.messages import Place, complaint, show
 from workloads.readers.source import Source, decode
 from workloads.request import InputError
 

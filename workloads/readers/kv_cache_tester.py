@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from workloads.messages import Place, bad_value, show
 from workloads.readers import kinds
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.csv_table import open_csv
 from workloads.readers.json_document import document
-from workloads.readers.messages import Place, bad_value, show
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.table_format import Column, read_roles

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from workloads.messages import bad_value
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.json_format import JsonRoles, json_reader
 from workloads.readers.json_lines import json_rows
-from workloads.readers.messages import bad_value
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.texts import SPAN_TOKENS, Chunks

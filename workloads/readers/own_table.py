@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from workloads.messages import show, show_names, show_path
 from workloads.readers import kinds
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.csv_table import open_csv
-from workloads.readers.messages import show, show_names, show_path
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.table_format import SEQUENCES, Column, Roles, read_roles

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from workloads.messages import Place
 from workloads.readers.common import Reader
 from workloads.readers.json_format import SECONDS, JsonFile, JsonRoles, json_reader
-from workloads.readers.messages import Place
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.values import name_of

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from workloads.messages import Place, bad_value, complaint, show, show_path
 from workloads.pieces import PrefixTree
 from workloads.readers.common import Head, Reader, numbered, score_columns
 from workloads.readers.json_lines import json_rows
-from workloads.readers.messages import Place, bad_value, complaint, show, show_path
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line, open_source
 from workloads.readers.times import fine_stamp

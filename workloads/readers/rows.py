@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.times import join_stamps, since_first_us
 from workloads.request import ContentIds, InputError, IntArray, Trace, first_of_sessions
 from workloads.synthetic import poisson_arrivals_us
 
-NO_OUTPUT = "no output lengths: every request generates 1 token; --synth-output KIND gives it more"
+NO_OUTPUT = "no output lengths: every request generates 1 token; use --synth-output"
 SORTED = "the rows were not in order of time: sorted, rows of one time in the order of the file"
-NO_TIMES = "no arrival times: --rate R draws Poisson arrivals"
-NO_CONTENT = "no prefix identity: sharing cannot be measured; --synth-prefix KIND makes some up"
+NO_TIMES = "no arrival times: they have to be drawn; use --rate"
+NO_CONTENT = "no prefix identity: sharing cannot be measured; use --synth-prefix"
 NO_GENERATED = "no identity of generated tokens: only prompts can be found again"
 
 

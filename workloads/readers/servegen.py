@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.messages import Place, bad_value, complaint, show, show_path
 from workloads.readers.common import CERTAIN, Head, Reader
 from workloads.readers.json_document import document
-from workloads.readers.messages import Place, bad_value, complaint, show, show_path
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, open_source, whole_text

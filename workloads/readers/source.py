@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workloads.readers.messages import complaint, show_path
+from workloads.messages import complaint, show_path
 from workloads.readers.packed import STDIN, Damaged, pieces
 from workloads.readers.read_options import ReadOptions
 from workloads.request import InputError

@@ -11,7 +11,7 @@ from array import array
 
 import numpy as np
 
-from workloads.readers.messages import Place, bad_value
+from workloads.messages import Place, bad_value
 from workloads.request import ContentIds, IntArray
 
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.messages import Place, bad_value, complaint, show
 from workloads.readers import kinds
 from workloads.readers.common import Head, Reader, numbered, score_columns
 from workloads.readers.csv_table import CsvTable, open_csv
 from workloads.readers.kinds import Kind
-from workloads.readers.messages import Place, bad_value, complaint, show
 from workloads.readers.rows import Rows
 from workloads.readers.times import join_stamps, to_us
 from workloads.request import ContentIds, IntArray

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.readers.messages import Place, bad_value, missing_column, show
+from workloads.messages import Place, bad_value, missing_column, show
 from workloads.readers.times import FINE_DIGITS, LATEST_S, fine_stamp
 from workloads.request import IntArray
 

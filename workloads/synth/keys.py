@@ -15,7 +15,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, Protocol, TypeVar, get_type_hints
 
-from workloads.readers.messages import show
+from workloads.messages import show
 from workloads.request import InputError
 from workloads.synth.spec import parse_spec
 

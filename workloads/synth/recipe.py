@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from workloads.readers.messages import show_path
+from workloads.messages import show_path
 from workloads.request import InputError, IntArray, Trace
 from workloads.synth.arrivals import ARRIVALS, Users
 from workloads.synth.content import Paths, contents, no_pieces

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workloads.readers.messages import show
+from workloads.messages import show
 from workloads.request import InputError
 
 LONGEST_SPEC = 10_000                                  # characters

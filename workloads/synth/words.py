@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workloads.readers.messages import show
+from workloads.messages import show
 
 LONGEST = 120                                          # characters of one part
 
