@@ -169,7 +169,7 @@ class Trace:
                 raise ValueError(f"{name} must be at least 1, not {int(column.min())}")
         if self.samples is not None and self.beam_width is not None and np.any((self.samples > 1) & (self.beam_width > 1)):
             raise ValueError("a request has several samples or several beams, not both")
-        if self.arrival_us is not None and n and (self.arrival_us[0] < 0 or np.any(np.diff(self.arrival_us) < 0)):
+        if self.arrival_us is not None and n and (self.arrival_us[0] < 0 or np.any(self.arrival_us[1:] < self.arrival_us[:-1])):
             raise ValueError("arrival_us must start at 0 or later and not decrease")
         if self.think_us is not None:
             self._check_think(self.think_us)

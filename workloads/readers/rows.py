@@ -19,6 +19,7 @@ from workloads.readers.times import join_stamps, since_first_us
 from workloads.request import ContentIds, InputError, IntArray, Trace, first_of_sessions
 from workloads.synthetic import poisson_arrivals_us
 
+EVERY_ROW = slice(None)
 NO_OUTPUT = "no output lengths: every request generates 1 token; use --synth-output"
 SORTED = "the rows were not in order of time: sorted, rows of one time in the order of the file"
 NO_TIMES = "no arrival times: they have to be drawn; use --rate"
@@ -66,7 +67,7 @@ class Rows:
 
     def arrivals_us(self, options: ReadOptions | None = None) -> IntArray | None:
         """Microseconds since the least stamp of all rows, in file order; None where there are none."""
-        return None if self.stamps is None else self._arrivals(np.arange(len(self)), options or ReadOptions())
+        return None if self.stamps is None else self._arrivals(EVERY_ROW, options or ReadOptions())
 
     def to_trace(self, options: ReadOptions | None = None) -> Trace:
         """Leave out rows with a zero length, sort stably by time, and count time from the least stamp kept.
@@ -82,37 +83,39 @@ class Rows:
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)
-            if np.any(np.diff(arrival_us) < 0):
+            if np.any(arrival_us[1:] < arrival_us[:-1]):
                 order = np.argsort(arrival_us, kind="stable")
-                rows, arrival_us = rows[order], arrival_us[order]
+                rows, arrival_us = order if isinstance(rows, slice) else rows[order], arrival_us[order]
                 if not self.own_clocks:
                     notes.append(SORTED)
-        whole = len(rows) == len(self) and bool(np.all(np.diff(rows) == 1))
-        besides = {name: column if whole else column[rows] for name, column in self.besides.items()}
+        besides = {name: column[rows] for name, column in self.besides.items()}
         if "think_us" in besides:
             besides["think_us"] = np.where(first_of_sessions(besides["session"]), -1, besides["think_us"])
-        content = self.content if whole or self.content is None else self.content.take(rows)
+        content = self.content if isinstance(rows, slice) or self.content is None else self.content.take(rows)
         try:
-            return Trace(self.path, self.prompt_tokens if whole else self.prompt_tokens[rows], output if whole else output[rows],
-                         arrival_us, content=content, dropped=dropped, notes=tuple(notes), made_by=self.made_by, **besides)
+            return Trace(self.path, self.prompt_tokens[rows], output[rows], arrival_us, content=content, dropped=dropped,
+                         notes=tuple(notes), made_by=self.made_by, **besides)
         except ValueError as error:
             raise InputError(f"{show_path(self.path)}: {error}") from None
 
-    def _kept(self, output: IntArray) -> tuple[IntArray, dict[str, int]]:
+    def _kept(self, output: IntArray) -> tuple[IntArray | slice, dict[str, int]]:
+        """Rows that ask for something: all of them (and then no column is copied) or their numbers."""
         no_prompt = self.prompt_tokens == 0
         no_output = (output == 0) & ~no_prompt         # a row is counted once
         counts = {"zero_prompt": int(no_prompt.sum()), "zero_output": int(no_output.sum())}
         dropped = {reason: count for reason, count in counts.items() if count}
+        if not dropped:
+            return EVERY_ROW, {}
         rows = np.flatnonzero(~(no_prompt | no_output))
         if len(rows) == 0:
             left_out = ", ".join(f"{n} {reason}" for reason, n in dropped.items())
             raise InputError(f"{show_path(self.path)}: no request is left of {len(no_prompt)} rows, dropped: {left_out}")
         return rows, dropped
 
-    def _arrivals(self, rows: IntArray, options: ReadOptions) -> IntArray:
+    def _arrivals(self, rows: IntArray | slice, options: ReadOptions) -> IntArray:
         assert self.stamps is not None
         stamps, units_per_us = join_stamps(self.stamps)
-        arrival_us = since_first_us(stamps[rows] if len(rows) < len(stamps) else stamps, units_per_us)
+        arrival_us = since_first_us(stamps[rows], units_per_us)
         if self.own_clocks and options.session_rate_per_s is not None:
             numbers, place = np.unique(self.besides["session"][rows], return_inverse=True)
             rng = np.random.default_rng(options.seed)
