@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.endless import Known, known_prefixes
-from sim.lru_curve import histogram, reuse_distances
-from sim.reuse import COLD, accesses
+from sim.caching.curve import histogram, reuse_distances
+from sim.caching.endless import Known, known_prefixes
+from sim.caching.stream import COLD, accesses
 from workloads.request import ContentIds, IntArray, Trace
 
 JsonObject = dict[str, Any]

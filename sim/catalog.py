@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sim.caching.policies import Belady, EvictionPolicy, Fifo, Gdsf, Lfu, Lru, S3Fifo, Sieve, Vllm
+from sim.caching.stream import Accesses
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.memory.allocator import Allocator
@@ -64,6 +66,11 @@ ALLOCATORS: dict[str, Callable[[Demand, SimConfig], Allocator]] = {
 
 SCHEDULERS = {"continuous": Scheduler, "static": StaticScheduler}
 """`SchedulerConfig.batching` -> scheduler."""
+
+EVICTION: dict[str, Callable[[int, Accesses], EvictionPolicy]] = {
+    "vllm": Vllm, "lru": Lru, "fifo": Fifo, "lfu": Lfu, "sieve": Sieve, "s3-fifo": S3Fifo, "gdsf": Gdsf, "belady": Belady,
+}
+"""Name -> (room in blocks, stream) -> policy of the cache view; the last is the bound."""
 
 DEFAULT = ("contiguous-max", "contiguous-pow2", "contiguous-oracle", "paged", "paged-prefix")
 """What a comparison shows unless asked for others."""

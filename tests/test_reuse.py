@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import config_of, trace_of
 
-from sim import reuse
-from sim.endless import Hits, known_prefixes
+import sim.caching.stream as stream_module
+from sim.caching.curve import histogram, lru_hits, reuse_distances, weight_above
+from sim.caching.endless import Hits, known_prefixes
+from sim.caching.stream import COLD, Accesses, accesses, last_access, leading_run
 from sim.engine import Engine
-from sim.lru_curve import histogram, lru_hits, reuse_distances, weight_above
 from sim.result import scenario
-from sim.reuse import COLD, Accesses, accesses, last_access, leading_run
 from workloads.readers import read_trace
 from workloads.request import ContentIds, Trace
 
@@ -214,11 +214,11 @@ def test_weight_above_equals_counting(rank, weight):
 def test_numbering_in_pieces_changes_nothing(drawn):
     trace, _ = drawn
     whole = accesses(trace, 2)
-    usual, reuse.CHUNK = reuse.CHUNK, 3
+    usual, stream_module.CHUNK = stream_module.CHUNK, 3
     try:
         pieces = accesses(trace, 2)
     finally:
-        reuse.CHUNK = usual
+        stream_module.CHUNK = usual
     assert np.array_equal(whole.blocks, pieces.blocks)
 
 

@@ -179,6 +179,19 @@ def last_access(stream: Accesses) -> SmallInts:
     return before
 
 
+def next_access(stream: Accesses) -> IntArray:
+    """For each access the place of the next one to the same block; the length of the stream for none.
+
+    >>> next_access(Accesses(np.array([1, 0, 1], np.int32), np.array([0, 3]), np.array([3]), 2, 16)).tolist()
+    [2, 3, 3]
+    """
+    before = last_access(stream)
+    after = np.full(len(stream), len(stream), np.int64)
+    warm = np.flatnonzero(before != COLD)
+    after[before[warm]] = warm
+    return after
+
+
 def leading_run(stream: Accesses, hit: Mask) -> IntArray:
     """How many of each request's queries are hits before the first that is not; shape (requests,).
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.reuse import COLD, Mask, accesses, by_block, identity, last_access, leading_run
+from sim.caching.stream import COLD, Mask, accesses, by_block, identity, last_access, leading_run
 from workloads.request import IntArray, Trace
 
 

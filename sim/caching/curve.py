@@ -1,4 +1,4 @@
-"""Reuse distances and the hit rate of every cache size at once: see `reuse` for what they mean.
+"""Reuse distances and the hit rate of every cache size at once: see `stream` for what they mean.
 
 The distance of an access ``i`` whose block was last accessed at ``p`` is the number of accesses in between, less those that
 repeat a block of the same stretch: i - p - 1 - (earlier accesses whose own last access lies behind p). Counting these is
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.reuse import COLD, Accesses, Mask, SmallInts, last_access
+from sim.caching.stream import COLD, Accesses, Mask, SmallInts, last_access
 from workloads.request import IntArray
 
 
