@@ -139,8 +139,8 @@ class JsonFile:
             self._request(place, key["request"], row)
         session = -1
         if key["session"]:
-            name = name_of(row, key["session"], place)
-            session = self.names.setdefault(name, len(self.names))
+            if row.get(key["session"], 0) is not None:  # null: none; a row without the key is a fault
+                session = self.names.setdefault(name_of(row, key["session"], place), len(self.names))
             self.session.append(session)
         if key["time"]:
             self._time(place, row, key["time"], session)

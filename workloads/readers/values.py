@@ -87,8 +87,8 @@ def ids_of_text(text: str) -> IntArray:
     array([ 7,  8, 12])
     """
     words = text.split()
-    if not all(word.isascii() and word.isdigit() and len(word) <= 18 for word in words):
-        raise ValueError("is not a list of ids (whole numbers below 10**18) with spaces between them")
+    if not all(word.isascii() and word.isdigit() and len(word) <= 19 and int(word) <= MOST_ID for word in words):
+        raise ValueError("is not a list of ids (whole numbers up to 2**63 - 1) with spaces between them")
     return np.array(words, np.int64)
 
 
