@@ -16,7 +16,7 @@ from small import trace_of
 
 from experiments.trace import SUBCOMMANDS
 from experiments.trace_figure import plot_trace
-from experiments.trace_info import info, read_or_make
+from experiments.trace_info import built_in, info
 from experiments.trace_statistics import arrivals, dispersion, peak, sessions, spearman, spread
 from workloads import transform
 from workloads.readers import read_trace
@@ -67,7 +67,7 @@ def test_windows_equal_counting(stamps, window):
 
 
 def test_poisson_arrivals_are_poisson():
-    found = info(read_or_make(None, None, 3))["arrivals"]
+    found = info(built_in(3))["arrivals"]
     assert abs(found["cv_of_gaps"] - 1) < 0.1
     assert abs(found["dispersion"]["1s"] - 1) < 0.2
 
@@ -164,7 +164,8 @@ def test_json_is_the_same_in_a_file_and_twice(capsys, tmp_path):
     assert run(capsys, "trace", "info", "--json", tmp_path / "a.json", "-q").status == 0
     assert (tmp_path / "a.json").read_text() == said.out
     assert said.json["schema"] == 1
-    assert list(said.json) == ["schema", "pagedsim", "trace", "lengths", "arrivals", "sessions", "columns", "content", "notes"]
+    assert list(said.json) == ["schema", "pagedsim", "trace", "rows", "lengths", "arrivals", "sessions",
+                               "columns", "content", "notes"]
     other = run(capsys, "trace", "info", "--seed", 1, "--json", "-", "-q")
     assert other.json["trace"]["prompt_tokens"] != said.json["trace"]["prompt_tokens"]
 
