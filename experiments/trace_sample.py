@@ -9,8 +9,8 @@ from experiments.trace_making import add_sessions, add_source, check, command, f
 from workloads.request import InputError
 from workloads.transform import from_zero, sample
 
-ABOUT = """Write some of the requests of a trace, drawn at random, in the order and at the times they had; where there are sessions,
-whole ones. Times are counted from the first request that is left."""
+ABOUT = """Write some of the requests of a trace, drawn at random, in the order and at the times they had; where there are
+sessions, whole ones. Times are counted from the first request that is left."""
 EXAMPLES = """examples:
   pagedsim trace sample week.csv tenth.csv --fraction 0.1
   pagedsim trace sample conversation_trace.jsonl some.jsonl --requests 1000 --seed 7

@@ -133,7 +133,7 @@ def _put(table: dict[str, Any], key: str, value: object) -> None:
     for depth, part in enumerate(parts, 1):
         where = ".".join(parts[:depth])
         if part not in table:
-            raise InputError(f"{where}: there is no such part to change {show(key)} in")
+            raise InputError(f"{where}: there is no such part, so no {show(key)} to change")
         table[part] = table_of(table[part], where)
         table = table[part]
     table[last] = value
