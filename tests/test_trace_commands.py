@@ -111,6 +111,8 @@ def test_packed_by_name_and_the_same_bytes_twice(capsys, tmp_path, week, name):
         texts.append((tmp_path / folder / name).read_bytes())
     assert texts[0] == texts[1]
     unpack = zstandard.ZstdDecompressor().decompressobj().decompress if name.endswith("zst") else gzip.decompress
+    if not name.endswith("zst"):                       # neither a name nor a time in the head
+        assert texts[0][3] == 0 and texts[0][4:8] == bytes(4)
     assert unpack(texts[0]).startswith(b"# made by: pagedsim trace convert week.csv a.")
     assert read_trace(tmp_path / "x" / name).differences(read_trace(week)) == []
 

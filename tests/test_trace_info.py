@@ -157,6 +157,25 @@ def test_dropped_rows_are_said(capsys, tmp_path):
     assert "1 requests" in said.out and "2 more dropped: zero output" in said.out
 
 
+def test_all_rows_are_told_of(capsys, tmp_path):
+    trace = lengths(tmp_path, [(5, 9), (7, 0), (0, 0), (8, 3)])
+    found = run(capsys, "trace", "info", trace, "--json", "-", "-q").json
+    assert found["rows"] == {"count": 4, "prompt_tokens": spread(np.array([5, 7, 0, 8])),
+                             "output_tokens": spread(np.array([9, 0, 0, 3]))}
+    assert found["lengths"]["prompt_tokens"]["mean"] == 6.5 and found["rows"]["prompt_tokens"]["mean"] == 5
+    said = run(capsys, "trace", "info", trace).out
+    assert ("rows      4 in the file, zero lengths and all; mean / median / p99 of prompt 5 / 6 / 7.97; output 3 / 1.50 / 8.82"
+            in said)
+    assert run(capsys, "trace", "info", trace, "--strict").status == 2
+    assert "rows " not in run(capsys, "trace", "info", lengths(tmp_path, [(5, 9)], "whole.csv")).out
+
+
+def test_what_made_it_cannot_paint_the_screen(capsys, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"input_length": 5, "output_length": 6, "made_by": "\\u001b[31mred\\ntwo"}\n')
+    assert "made by   '\\x1b[31mred\\ntwo'\n" in run(capsys, "trace", "info", path).out
+
+
 # ---------------------------------------------------------------------- the command
 def test_json_is_the_same_in_a_file_and_twice(capsys, tmp_path):
     said = run(capsys, "trace", "info", "--json", "-", "-q")

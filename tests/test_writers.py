@@ -81,6 +81,16 @@ def test_mooncake():
         (None, "mooncake carries no block size: readers that take 512 have to be told 16", False))
 
 
+def test_a_session_of_null_is_none(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"input_length": 5, "output_length": 6, "session_id": null}\n'
+                    '{"input_length": 5, "output_length": 6, "session_id": "x"}\n')
+    assert read_trace(path).session.tolist() == [-1, 0]
+    path.write_text('{"input_length": 5, "output_length": 6, "session_id": "x"}\n{"input_length": 5, "output_length": 6}\n')
+    with pytest.raises(InputError, match="column 'session_id': missing"):
+        read_trace(path)
+
+
 def test_azure():
     trace = full(arrival_us=np.array([0, 1500, 86_400_000_000 + 61_000_001]))
     assert text_of(trace, "azure") == ("TIMESTAMP,ContextTokens,GeneratedTokens\n2000-01-01 00:00:00.000000,40,24\n"
