@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from workloads.pieces import PrefixTree
 from workloads.request import ContentIds, IntArray
 
@@ -31,6 +29,7 @@ def whole_prompts(prompt: IntArray, output: IntArray, session: IntArray, content
     content : ContentIds or None
         With the answers, so that a turn finds the one before it.
 
+    >>> import numpy as np
     >>> lengths = np.array([40, 16]), np.array([24, 5]), np.array([0, 0])
     >>> prompt, content = whole_prompts(*lengths, ContentIds(np.array([7, 8, 9, 3]), np.array([0, 3, 4]), 16))
     >>> prompt.tolist(), [ids.tolist()[:4] for ids in np.split(content.ids, content.starts[1:-1])]
