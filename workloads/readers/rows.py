@@ -21,6 +21,7 @@ from workloads.synthetic import poisson_arrivals_us
 
 NO_OUTPUT = "no output lengths: every request generates 1 token; --synth-output KIND gives it more"
 SORTED = "the rows were not in order of time: sorted, rows of one time in the order of the file"
+NOT_READ = "{} that are not read: {}"
 NO_TIMES = "no arrival times: --rate R draws Poisson arrivals"
 NO_CONTENT = "no prefix identity: sharing cannot be measured; --synth-prefix KIND makes some up"
 NO_GENERATED = "no identity of generated tokens: only prompts can be found again"
@@ -79,6 +80,9 @@ class Rows:
         options = ReadOptions() if options is None else options
         output = np.ones(len(self), np.int64) if self.output_tokens is None else self.output_tokens
         rows, dropped = self._kept(output)
+        if options.strict and dropped:                 # drawn rows; readers refuse those of a file where they stand
+            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values())} of {len(self)} rows have no token: "
+                             + ", ".join(f"{n} {reason}" for reason, n in dropped.items()))
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)
