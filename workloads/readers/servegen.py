@@ -195,7 +195,7 @@ def _distribution(place: Place, name: str, text: object) -> Distribution:
 def _drawn(path: str, clients: list[Client], options: ReadOptions, missing: int = 0) -> Rows:
     start, stop = options.window_s or _first_busy(path, clients)
     looked_at = [window for client in clients for window in client.windows if start - WINDOW_S < window.start_s < stop]
-    # a window is drawn from its start on, so that requests do not depend on where one begins to look
+    # a window is drawn from its start on, wherever in it one begins to look
     expected = sum((min(window.start_s + WINDOW_S, stop) - window.start_s) / max(window.gap_s, TINY) for window in looked_at)
     if expected > MOST_REQUESTS:
         raise InputError(f"{show_path(path)}: {expected:,.0f} requests from {start:g} to {stop:g} s: at most {MOST_REQUESTS:,} "
