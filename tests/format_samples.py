@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from cli_run import run
 
 from workloads.readers import ReadOptions
 
 
 @dataclass(frozen=True)
 class Sample:
-    """``text`` is the file itself, ``beside`` what lies beside it; the rest is expected, in file order, None where there is none."""
+    """``text`` is the file itself, ``beside`` what lies beside it; the rest is expected, in file order."""
 
     name: str
     format: str
@@ -69,6 +70,20 @@ def columns(rows):
             None if lists is None else by_appearance(lists), None if content is None else content.span_tokens)
 
 
+def complaint(capsys, path, *more):
+    """The one line of the command line, which is that of the reader too."""
+    said = run(capsys, "compare", path, *more)
+    assert said.status == 2, said.out
+    assert said.out == ""
+    assert said.err.count("\n") == 1 and said.err.endswith("\n")
+    assert "Traceback" not in said.err
+    assert said.err.isprintable() or said.err[:-1].isprintable()
+    message = said.err.removeprefix("pagedsim compare: error: ").rstrip("\n")
+    assert message.startswith(str(path)), message
+    assert len(message) < len(str(path)) + 420
+    return message.removeprefix(str(path))
+
+
 def renumbered(names):
     """Numbers in order of appearance; -1 stays."""
     known = {-1: -1}
@@ -102,8 +117,9 @@ SESSION = {
             {"t": 0.25, "type": "n", "model": "m", "in": 128, "out": 8, "hash_ids": [3, 4], "think_time": 0.1}]},
         {"t": 10.6, "type": "n", "model": "m", "in": 200, "out": 9, "hash_ids": [1, 2, 5], "think_time": 2.5, "api_time": 3}],
     "totals": {"requests": 4}}
-SESSION_COLUMNS = dict(prompt=[130, 64, 200, 128], output=[5, 7, 9, 8], arrival_us=[0, 10_500_000, 10_600_000, 10_750_000],
-                       session=[0, 1, 0, 1], think_us=[-1, -1, 2_500_000, 100_000], ids=[[0, 1], [2], [0, 1, 3], [2, 4]], span=64)
+SESSION_COLUMNS = {
+    "prompt": [130, 64, 200, 128], "output": [5, 7, 9, 8], "arrival_us": [0, 10_500_000, 10_600_000, 10_750_000],
+    "session": [0, 1, 0, 1], "think_us": [-1, -1, 2_500_000, 100_000], "ids": [[0, 1], [2], [0, 1, 3], [2, 4]], "span": 64}
 RAGPULSE = lines(
     {"timestamp": "10", "input_length": 30, "output_length": 3, "session_id": "17-a", "hash_ids": {
         "sys_prompt": [1], "passages_ids": [7], "history": [], "web_search": [], "user_input": [4]}},
@@ -116,7 +132,7 @@ SIDES = {"1_sys_prompt.jsonl": lines({"sys_prompt_id": 1, "token_length": 16}),
          "3_history.jsonl": lines({"history_id": 2, "token_length": 5}),
          "4_user_input.jsonl": lines({"user_input_id": 4, "token_length": 2}, {"user_input_id": 5, "token_length": 1}),
          "5_web_search.jsonl": lines({"web_search_id": 3, "token_length": 1})}
-RAG_COLUMNS = dict(prompt=[30, 30, 42], output=[3, 4, 5], arrival_us=[6_000_000, 0, 0], session=[0, 1, 0])
+RAG_COLUMNS = {"prompt": [30, 30, 42], "output": [3, 4, 5], "arrival_us": [6_000_000, 0, 0], "session": [0, 1, 0]}
 OWN = """# made by: pagedsim trace synth chat.toml
 # hash_ids: 16 tokens each, over prompt and output
 arrival_us,prompt_tokens,output_tokens,max_tokens,session,think_us,priority,samples,hash_ids
@@ -139,7 +155,8 @@ SAMPLES = [
     Sample("burstgpt-3", "burstgpt",
            "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
            "19440110.0,17,3.25,ChatGPT,10,20,30,Conversation log\n19440110.75,,1.5,GPT-4,5,6,11,API log\n"
-           "19440112.125,17,0.5,ChatGPT,40,7,47,Conversation log\n", [10, 5, 40], [20, 6, 7], [0, 750_000, 2_125_000], [0, -1, 0]),
+           "19440112.125,17,0.5,ChatGPT,40,7,47,Conversation log\n",
+           [10, 5, 40], [20, 6, 7], [0, 750_000, 2_125_000], [0, -1, 0]),
     Sample("mooncake", "mooncake", lines(length_row(3000, 1100, 7, [0, 1, 2]), length_row(0, 512, 8, [0]),
                                          length_row(3000, 513, 0, [0, 9])),
            [1100, 512, 513], [7, 8, 0], [3_000_000, 0, 3_000_000], ids=[[0, 1, 2], [0], [0, 3]], span=512),

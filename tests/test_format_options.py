@@ -167,7 +167,8 @@ def test_components_that_no_side_file_has(tmp_path):
 # ---------------------------------------------------------------------- arrays and columns
 def test_an_array_over_several_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("workloads.readers.source.BLOCK_BYTES", 64)
-    found = [{"id": n, "conversations": [{"from": "human", "value": "q" * n}, {"from": "gpt", "value": "a"}]} for n in range(1, 90)]
+    found = [{"id": n, "conversations": [{"from": "human", "value": "q" * n}, {"from": "gpt", "value": "a"}]}
+             for n in range(1, 90)]
     path = tmp_path / "x"
     for text in (json.dumps(found), json.dumps(found, indent=2), json.dumps(found).replace("}, {", "}\n,\n{"), lines(*found)):
         path.write_text(text)
@@ -225,7 +226,7 @@ def test_what_a_table_of_ones_own_has_and_nobody_reads_is_said(tmp_path):
 @pytest.mark.parametrize(("text", "says"), [
     ("prompt_tokens,output_tokens,hash_ids\n5,6,1\n", ":1: a column of ids, and no line '# hash_ids: N tokens each' before"),
     ("# hash_ids: ²\nprompt_tokens,output_tokens,hash_ids\n5,6,1\n", ":2: a column of ids, and no line"),
-    ("# hash_ids: 16 tokens each\nprompt_tokens,output_tokens,hash_ids\n5,6,1\n\n16,6,1 2\n", ":5: column 'hash_ids': 2 ids of 16"),
+    ("# hash_ids: 16 tokens each\nprompt_tokens,output_tokens,hash_ids\n5,6,1\n\n16,6,1 2\n", ":5: column 'hash_ids': 2 ids"),
     ("prompt_tokens,output_tokens,max_tokens\n5,6,6\n\n5,6,5\n", ":4: column 'max_tokens': 5 is below the output, 6 tokens"),
     ("prompt_tokens,output_tokens,think_us\n5,6,1\n", ":1: column 'think_us': wants a session"),
     ("prompt_tokens,output_tokens,samples,beam_width\n5,6,2,2\n", ": a request has several samples or several beams, not both")])

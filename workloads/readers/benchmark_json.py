@@ -40,9 +40,9 @@ def _read_result(source: Source) -> Rows:
             raise missing_column(place, name, list(found))
     prompts, outputs, starts = columns["input_lens"] or [], columns["output_lens"] or [], columns["start_times"]
     for name in ("output_lens", "start_times"):
-        entries_of = columns[name]
-        if entries_of and len(entries_of) != len(prompts):
-            raise bad_value(place, name, f"{len(entries_of)} entries, but {len(prompts)} of input_lens")
+        found_of = columns[name] or []
+        if len(found_of) != len(prompts) and (found_of or name == "output_lens"):
+            raise bad_value(place, name, f"{len(found_of)} entries, but {len(prompts)} of input_lens")
     strict = int(source.options.strict)
 
     def entries(name: str, column: Sequence[Any], read: Callable[..., int], more: int) -> list[int]:

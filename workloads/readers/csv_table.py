@@ -55,6 +55,8 @@ class CsvTable:
         for block in self.blocks:
             if not block.data.strip():
                 continue
+            if not block.data.isascii():
+                decode(self.path, block)               # what nobody reads is text as well
             arrays = self._fast(block, columns) or self._slow(block, columns)
             for role, array in arrays.items():
                 parts[role].append(array)

@@ -106,7 +106,7 @@ class _Array:
 
     def _double(self) -> bool:
         """Twice as much of an entry, so that a long one is not begun again for every block; whether there was any more."""
-        wanted, more = 2 * (len(self._text) - self._at), False
+        wanted, more = min(2 * (len(self._text) - self._at), LONGEST_LINE_BYTES + 1), False
         while len(self._text) - self._at < wanted and self._more():
             more = True
         return more
