@@ -103,6 +103,13 @@ def test_incremental_turns(tmp_path):
         read_rows(put(tmp_path, BY_NAME["mooncake"]), options=ReadOptions(incremental=True))
 
 
+def test_incremental_turns_that_grow_beyond_memory(tmp_path):
+    path = tmp_path / "x"
+    path.write_text(lines(length_row(0, 40, 2**31, [1, 2, 3], session_id=7), length_row(1, 16, 1, [1], session_id=7)))
+    with pytest.raises(InputError, match=r"x: --incremental-turns: \d+ tokens in all turns together: at most 536870912 can"):
+        read_rows(path, options=ReadOptions(incremental=True))
+
+
 def test_delays_without_any_time(tmp_path):
     path = tmp_path / "x"
     path.write_text(lines({"session_id": 1, "input_length": 5, "output_length": 6},

@@ -23,7 +23,8 @@ FILES_A_SAMPLE = 150 * LONG
 PIECES = [b"", b"\n", b"\r", b"\r\n", b",", b'"', b'""', b"\0", b"\x01", b"\xff", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"-", b"-1",
           b"NaN", b"Infinity", b"1e400", b"1e-400", b"1e99999999999999999999", b"9" * 30, b"9" * 5000, b"2147483648", b"{", b"}",
           b"[", b"]", b"[" * 3000, b"{}", b"[]", b"null", b"true", b'"\\ud800"', b"\\", b"#", b"# hash_ids: 0", b";", b"\t", b" ",
-          b"0", b"+", b".", b"2024-02-30 00:00:00", b"+99:99", "\u0663".encode(), b"\x1f\x8b", b"hash_ids", b"timestamp", b"session_id"]
+          b"0", b"+", b".", b"2024-02-30 00:00:00", b"+99:99", "\u0663".encode(),
+          b"\x1f\x8b", b"\x1f", b"hash_ids", b"session_id"]
 VALUES = [None, True, -1, 0, 1, 2**31, 2**63, 10**400, 1.5, 1e300, "", "x", "\ud800", "1" * 100, [], {}, [1, 1], [None], {"a": 1},
           [[[[]]]], "-1", "nan", 12.0]
 
@@ -101,7 +102,7 @@ def test_rows_or_one_line(tmp_path, sample):
         except InputError as error:
             message = str(error)
             assert message.startswith(str(path)), (message, data)
-            assert message.isprintable() and len(message) < len(str(path)) + 420, (message, data)
+            assert message.isprintable() and len(message) < len(str(path)) + 1200, (message, data)
             outcomes["refused"] += 1
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error}: {data!r}") from error

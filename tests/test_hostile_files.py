@@ -20,8 +20,9 @@ every_line = pytest.mark.parametrize("sample", LINES, ids=lambda sample: sample.
 every_table = pytest.mark.parametrize("sample", CSV, ids=lambda sample: sample.name)
 
 # of each format the column of a prompt's length, and of a time
-PROMPTS = {"azure": "ContextTokens", "azure-images": "ContextTokens", "burstgpt": "Request tokens", 
-           "splitwise-sim": "prompt_size", "apex": "context_tokens", "vtc-arena": "prompt_tokens", "vidur": "num_prefill_tokens", "csv": "prompt_tokens",
+PROMPTS = {"azure": "ContextTokens", "azure-images": "ContextTokens", "burstgpt": "Request tokens",
+           "splitwise-sim": "prompt_size", "apex": "context_tokens", "vtc-arena": "prompt_tokens", "vidur": "num_prefill_tokens",
+           "csv": "prompt_tokens",
            "kv-cache-tester-table": "in_tokens", "mooncake-names": "input_tokens", "llmservingsim": "input_toks",
            "json-lengths-lines": "prompt_tokens"}
 TIMES = {"azure": "TIMESTAMP", "azure-images": "TIMESTAMP", "burstgpt": "Timestamp", "splitwise-sim": "arrival_timestamp",

@@ -107,7 +107,10 @@ class JsonFile:
         if source.options.incremental:
             if not self.session or not self.output:
                 raise InputError(f"{show_path(source.path)}: --incremental-turns wants sessions and outputs, and it has none")
-            prompt, content = whole_prompts(prompt, output, session, content)
+            try:
+                prompt, content = whole_prompts(prompt, output, session, content)
+            except ValueError as error:
+                raise InputError(f"{show_path(source.path)}: --incremental-turns: {error}") from None
         return Rows(source.path, prompt, output if self.key["output"] else None,
                     [np.array(self.stamps, object)] if self.stamps else None, content, besides, made_by=self.made_by)
 

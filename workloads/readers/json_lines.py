@@ -11,6 +11,8 @@ from workloads.readers.messages import Place, complaint, show
 from workloads.readers.source import Source, decode
 from workloads.request import InputError
 
+BLANK = " \t\r\n"
+
 
 def json_rows(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Every line that is not blank as an object, with where it stands.
@@ -22,7 +24,7 @@ def json_rows(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
     """
     for block in source.blocks():
         for line, text in enumerate(decode(source.path, block).split("\n"), start=block.line):
-            if text and not text.isspace():
+            if text.strip(BLANK):
                 place = Place(source.path, line)
                 yield place, parse_object(place, text)
 
