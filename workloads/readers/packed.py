@@ -120,5 +120,5 @@ def _unzstd(counted: _Reads) -> Iterator[bytes]:
         data = b""
         if frame.eof:
             frame, data = None, frame.unused_data
-        if piece:
-            yield piece
+        for start in range(0, len(piece), PIECE_BYTES):
+            yield piece[start:start + PIECE_BYTES]

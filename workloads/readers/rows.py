@@ -22,6 +22,7 @@ from workloads.synthetic import poisson_arrivals_us
 EVERY_ROW = slice(None)
 NO_OUTPUT = "no output lengths: every request generates 1 token; use --synth-output"
 SORTED = "the rows were not in order of time: sorted, rows of one time in the order of the file"
+NOT_READ = "{} that are not read: {}"
 NO_TIMES = "no arrival times: they have to be drawn; use --rate"
 NO_CONTENT = "no prefix identity: sharing cannot be measured; use --synth-prefix"
 NO_GENERATED = "no identity of generated tokens: only prompts can be found again"
@@ -80,6 +81,9 @@ class Rows:
         options = ReadOptions() if options is None else options
         output = np.ones(len(self), np.int64) if self.output_tokens is None else self.output_tokens
         rows, dropped = self._kept(output)
+        if options.strict and dropped:                 # drawn rows; readers refuse those of a file where they stand
+            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values())} of {len(self)} rows have no token: "
+                             + ", ".join(f"{n} {reason}" for reason, n in dropped.items()))
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)

@@ -156,6 +156,13 @@ def stamp_of(row: Mapping[str, Any], column: str, place: Place, unit_exponent: i
         raise bad_value(place, column, f"{show(value)} {error}") from None
 
 
+def later(place: Place, column: str, stamp: int, by: int) -> int:
+    """A stamp after another, both in units of 1e-40 s; InputError if that is over 1e12 s."""
+    if stamp + by > LATEST_S * 10**FINE_DIGITS:
+        raise bad_value(place, column, "comes to a time over 1e12 seconds, counted from the one before it")
+    return stamp + by
+
+
 def ids_of(row: Mapping[str, Any], column: str, place: Place) -> list[int]:
     """A list of content ids of a JSON object.
 
