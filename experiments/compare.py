@@ -153,7 +153,8 @@ def _trace_json(setup: Setup) -> dict[str, Any]:
 def _config_json(setup: Setup) -> dict[str, Any]:
     sim, scheduler, several = setup.sim, setup.sim.scheduler, setup.trace.sequences
     return {
-        **setup.asked, "sequences": len(setup.trace) if several is None else int(several.sum()),
+        **setup.asked, "trace_format": setup.trace.format,
+        "sequences": len(setup.trace) if several is None else int(several.sum()),
         "model": setup.model and setup.model.name, "gpu": setup.gpu and setup.gpu.describe(),
         "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,

@@ -111,7 +111,7 @@ def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES, rows
         "schema": 1, "pagedsim": VERSION,
         "trace": {"source": trace.source, "requests": len(trace), "dropped": dict(trace.dropped),
                   "prompt_tokens": int(trace.prompt_tokens.sum()), "output_tokens": int(trace.output_tokens.sum()),
-                  "duration_s": trace.duration_s, "made_by": trace.made_by},
+                  "duration_s": trace.duration_s, "made_by": trace.made_by, "format": trace.format},
         "rows": statistics.rows(trace if rows is None else rows), "lengths": statistics.lengths(trace),
         "arrivals": statistics.arrivals(trace), "sessions": statistics.sessions(trace),
         "columns": statistics.columns(trace), "content": statistics.content(trace, block_sizes),

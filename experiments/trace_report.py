@@ -55,7 +55,7 @@ def show(value: float | None) -> str:
 # ---------------------------------------------------------------------- lines
 def _header(found: JsonObject) -> Iterator[tuple[str, str]]:
     trace, lengths = found["trace"], found["lengths"]
-    yield "trace", show_path(trace["source"])
+    yield "trace", show_path(trace["source"]) + (f" ({trace['format']})" if trace["format"] else "")
     if trace["made_by"]:
         yield "made by", show_path(trace["made_by"])
     over = f" over {trace['duration_s']:,.1f} s" if trace["duration_s"] else ""

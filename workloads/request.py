@@ -139,6 +139,8 @@ class Trace:
         What people should know: what the format cannot show, what was assumed, that rows were sorted.
     made_by : str or None
         The command that made it, where one of ours did.
+    format : str or None
+        The format it was read as.
 
     Raises
     ------
@@ -160,6 +162,7 @@ class Trace:
     think_us: IntArray | None = None
     notes: tuple[str, ...] = ()
     made_by: str | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         n = len(self.prompt_tokens)

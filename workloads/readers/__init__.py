@@ -8,6 +8,7 @@ Data flows  packed (bytes) -> source (lines, limits) -> csv_table | json_lines |
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from workloads.messages import complaint, show, show_names
 from workloads.readers import (
@@ -89,7 +90,7 @@ def read_rows(path: str | os.PathLike[str], format: str | None = None, options: 
         return read_folder(os.fspath(path), options, format)
     source = open_source(os.fspath(path), options)
     name = format or (own_table.READER.name if options.columns is not None else _sniff(source))
-    return READERS[name].read(source)
+    return replace(READERS[name].read(source), format=name)
 
 
 def _sniff(source: Source) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from workloads.messages import show_path
 from workloads.readers import kv_cache_tester, servegen
@@ -31,7 +32,7 @@ def read_folder(path: str, options: ReadOptions, format: str | None = None) -> R
     except OSError as error:
         raise InputError(f"{show_path(path)}: {(error.strerror or 'cannot be read').lower()}") from None
     if found is not None:
-        return found
+        return replace(found, format=servegen.READER.name)
     files = [name for name in names if name.endswith(SESSIONS) and format != servegen.READER.name]
     if not files:
         raise InputError(f"{show_path(path)}: is a directory, and holds no ServeGen clients (chunk-K-trace.csv) nor "
@@ -39,4 +40,4 @@ def read_folder(path: str, options: ReadOptions, format: str | None = None) -> R
     sessions = kv_cache_tester.Sessions()
     for name in files:
         sessions.add(open_source(os.path.join(path, name), options))
-    return sessions.rows(path, alone=False)
+    return replace(sessions.rows(path, alone=False), format=kv_cache_tester.READER.name)

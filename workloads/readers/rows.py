@@ -51,6 +51,8 @@ class Rows:
         What the reader has to say.
     made_by : str or None
         The command that made the file, if it says so.
+    format : str or None
+        What it was read as.
     """
 
     path: str
@@ -62,6 +64,7 @@ class Rows:
     own_clocks: bool = False
     notes: tuple[str, ...] = ()
     made_by: str | None = None
+    format: str | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -98,7 +101,7 @@ class Rows:
         content = self.content if isinstance(rows, slice) or self.content is None else self.content.take(rows)
         try:
             return Trace(self.path, self.prompt_tokens[rows], output[rows], arrival_us, content=content, dropped=dropped,
-                         notes=tuple(notes), made_by=self.made_by, **besides)
+                         notes=tuple(notes), made_by=self.made_by, format=self.format, **besides)
         except ValueError as error:
             raise InputError(f"{show_path(self.path)}: {error}") from None
 
