@@ -79,9 +79,12 @@ def test_bombs(tmp_path, capsys, name, pack):
         path.write_bytes(zstandard.compress(text) + zstandard.compress(block) * 70)
     assert path.stat().st_size < 4 * MIB
     begun = time.perf_counter()
-    found = complaint(capsys, path)
-    assert re.match(rf":\d+: the {pack} data unpacks to over 200 times its size: refused as a decompression bomb\Z", found)
+    says = rf":\d+: the {pack} data unpacks to over 200 times its size: refused as a decompression bomb\Z"
+    with pytest.raises(InputError, match=says):
+        read_rows(path)
     assert time.perf_counter() - begun < 10
+    if name == "azure-2023":
+        assert re.match(says, complaint(capsys, path))
 
 
 def test_a_bomb_takes_little_memory(tmp_path):
