@@ -92,7 +92,7 @@ def test_rows_or_one_line(tmp_path, sample):
         data = packed(rng, damaged(rng, sample.text.encode()) if rng.random() < 0.5 else replaced(rng, sample))
         path = put(tmp_path, sample, data)
         format, options = sample.format if rng.random() < 0.5 else None, OPTIONS[rng.integers(len(OPTIONS))]
-        begun = time.perf_counter()
+        begun = time.process_time()
         try:
             rows = read_rows(path, format, options)
             rows.arrivals_us(options)
@@ -106,5 +106,5 @@ def test_rows_or_one_line(tmp_path, sample):
             outcomes["refused"] += 1
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error}: {data!r}") from error
-        assert time.perf_counter() - begun < 1, data
+        assert time.process_time() - begun < 1, data
     assert min(outcomes.values()) > 0, outcomes

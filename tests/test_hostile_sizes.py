@@ -78,11 +78,11 @@ def test_bombs(tmp_path, capsys, name, pack):
     else:
         path.write_bytes(zstandard.compress(text) + zstandard.compress(block) * 70)
     assert path.stat().st_size < 4 * MIB
-    begun = time.perf_counter()
+    begun = time.process_time()
     says = rf":\d+: the {pack} data unpacks to over 200 times its size: refused as a decompression bomb\Z"
     with pytest.raises(InputError, match=says):
         read_rows(path)
-    assert time.perf_counter() - begun < 10
+    assert time.process_time() - begun < 10
     if name == "azure-2023":
         assert re.match(says, complaint(capsys, path))
 
@@ -105,10 +105,10 @@ def test_a_long_entry_of_an_array_is_not_begun_again_for_every_block(tmp_path):
         for _ in range(66):
             file.write(("1," * 500 + "\n") * (MIB // 1001))
         file.write("1]}]")
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(InputError, match=r"x:1: an entry is longer than 64 MiB\Z"):
         read_rows(path)
-    assert time.perf_counter() - begun < 20
+    assert time.process_time() - begun < 20
 
 
 def test_a_long_name_among_many(tmp_path):
