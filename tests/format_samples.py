@@ -126,13 +126,16 @@ RAGPULSE = lines(
     {"timestamp": "4", "input_length": 30, "output_length": 4, "session_id": "17-b", "hash_ids": {
         "sys_prompt": [1], "passages_ids": [7], "history": [], "web_search": [], "user_input": [5]}},
     {"timestamp": "4", "input_length": 42, "output_length": 5, "session_id": "17-a", "hash_ids": {
-        "sys_prompt": [1], "passages_ids": [8], "history": [2], "web_search": [3], "user_input": [4]}}) + "\n"
+        "sys_prompt": [1], "passages_ids": [8], "history": [2], "web_search": [3], "user_input": [4]}},
+    {"timestamp": "11", "input_length": 48, "output_length": 6, "session_id": "17-b", "hash_ids": {
+        "sys_prompt": [1], "passages_ids": [8], "history": [6], "web_search": [3], "user_input": []}}) + "\n"
 SIDES = {"1_sys_prompt.jsonl": lines({"sys_prompt_id": 1, "token_length": 16}),
          "2_passages.jsonl": lines({"passage_id": 7, "token_length": 8}, {"passage_id": 8, "token_length": 10}),
-         "3_history.jsonl": lines({"history_id": 2, "token_length": 5}),
+         "3_history.jsonl": lines({"history_id": 2, "token_length": 5}, {"history_id": 6, "token_length": 16}),
          "4_user_input.jsonl": lines({"user_input_id": 4, "token_length": 2}, {"user_input_id": 5, "token_length": 1}),
-         "5_web_search.jsonl": lines({"web_search_id": 3, "token_length": 1})}
-RAG_COLUMNS = {"prompt": [30, 30, 42], "output": [3, 4, 5], "arrival_us": [6_000_000, 0, 0], "session": [0, 1, 0]}
+         "5_web_search.jsonl": lines({"web_search_id": 3, "token_length": 6})}
+RAG_COLUMNS = {"prompt": [30, 30, 42, 48], "output": [3, 4, 5, 6], "arrival_us": [6_000_000, 0, 0, 7_000_000],
+               "session": [0, 1, 0, 1]}
 OWN = """# made by: pagedsim trace synth chat.toml
 # hash_ids: 16 tokens each, over prompt and output
 arrival_us,prompt_tokens,output_tokens,max_tokens,session,think_us,priority,samples,hash_ids
@@ -186,8 +189,9 @@ SAMPLES = [
     Sample("servegen-offline-d", "servegen-offline", lines(
         {"request_id": 0, "type": "text", "input_length": 61, "output_length": 2370, "duration": 14000},
         {"request_id": 1, "type": "text", "input_length": 54, "output_length": 5, "duration": 30}), [61, 54], [2370, 5]),
-    # 16 + 8 + 2 of 30 tokens: the second span is the question's; 16 + 10 + 5 + 1 + 2 of 42: three spans
-    Sample("ragpulse", "ragpulse", RAGPULSE, **RAG_COLUMNS, ids=[[0, 1], [0, 2], [0, 3, 4]], span=16, beside=SIDES),
+    # 16 + 8 + 2 of 30 tokens: the second span is the question's; 16 + 10 + 5 + 6 + 2 of 42 and 16 + 10 + 16 + 6: history before
+    # what was found in the web, so these two share one span; the other way round it would be two
+    Sample("ragpulse", "ragpulse", RAGPULSE, **RAG_COLUMNS, ids=[[0, 1], [0, 2], [0, 3, 4], [0, 5, 6]], span=16, beside=SIDES),
     Sample("ragpulse-alone", "ragpulse", RAGPULSE, **RAG_COLUMNS),
     Sample("kv-session", "kv-cache-tester", json.dumps(SESSION, indent=1), **SESSION_COLUMNS),
     Sample("kv-one-line", "kv-cache-tester", json.dumps(SESSION), **SESSION_COLUMNS),

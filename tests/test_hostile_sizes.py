@@ -79,8 +79,11 @@ def test_bombs(tmp_path, capsys, name, pack):
     else:
         path.write_bytes(zstandard.compress(text) + zstandard.compress(block) * 70)
     assert path.stat().st_size < 4 * MIB
-    found = complaint(capsys, path)
-    assert re.match(rf":\d+: the {pack} data unpacks to over 200 times its size: refused as a decompression bomb\Z", found)
+    says = rf":\d+: the {pack} data unpacks to over 200 times its size: refused as a decompression bomb\Z"
+    with pytest.raises(InputError, match=says):
+        read_rows(path)
+    if name == "azure-2023":
+        assert re.match(says, complaint(capsys, path))
 
 
 def test_a_bomb_takes_little_memory(tmp_path):
