@@ -13,7 +13,7 @@ from workloads.request import InputError
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
     "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
-    "trace": "look at request traces: lengths, arrivals, burstiness, what prompts share",
+    "trace": "look at request traces, and make, convert, cut, scale, merge and sample them",
     "reproduce": "a published figure or claim, our number beside it, the difference, the picture",
     "conform": "replay cases recorded from a real vLLM scheduler and compare decision by decision",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
 import sys
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.progress import Progress
 from experiments import options as opt
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
-from experiments.output import check_writable, write_json, write_text
+from experiments.output import check_outputs, write_json, write_text
 from experiments.progress import bars
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
@@ -44,7 +43,9 @@ COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
-    _check_outputs(options)
+    if options.plot is not None:
+        check_format(options.plot)
+    check_outputs({"--plot": options.plot, "--requests": options.requests, "--json": options.json}, [options.trace])
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
@@ -81,25 +82,6 @@ def parser() -> argparse.ArgumentParser:
     for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
         add(made)
     return made
-
-
-def _check_outputs(options: argparse.Namespace) -> None:
-    """What cannot be written is said before the work, not after it."""
-    if options.plot is not None:
-        check_format(options.plot)
-    names = {"--trace": options.trace, "--plot": options.plot, "--requests": options.requests,
-             "--json": None if options.json == "-" else options.json}
-    taken: dict[str, str] = {}
-    for option, path in names.items():
-        if path is None:
-            continue
-        if path == "-" and option != "--trace":
-            raise InputError(f"{option} -: only --json goes to standard output")
-        if option != "--trace":
-            check_writable(path)
-        other = taken.setdefault(os.path.realpath(path), option)
-        if other != option and os.path.isfile(path) | (not os.path.exists(path)):
-            raise InputError(f"{path}: {option} would overwrite the {'trace' if other == '--trace' else f'output of {other}'}")
 
 
 def _console() -> Console:
@@ -171,7 +153,8 @@ def _trace_json(setup: Setup) -> dict[str, Any]:
 def _config_json(setup: Setup) -> dict[str, Any]:
     sim, scheduler, several = setup.sim, setup.sim.scheduler, setup.trace.sequences
     return {
-        **setup.asked, "sequences": len(setup.trace) if several is None else int(several.sum()),
+        **setup.asked, "trace_format": setup.trace.format,
+        "sequences": len(setup.trace) if several is None else int(several.sum()),
         "model": setup.model and setup.model.name, "gpu": setup.gpu and setup.gpu.describe(),
         "max_num_seqs": scheduler.max_num_seqs, "max_num_batched_tokens": scheduler.max_num_batched_tokens,
         "enable_chunked_prefill": scheduler.enable_chunked_prefill,

@@ -1,15 +1,19 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, packed where their names say so."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
+
+import zstandard
 
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -21,6 +25,34 @@ def check_writable(path: str) -> None:
         target = _target(path)
         if target is not None:
             os.close(_beside(target, unlink=True)[0])
+
+
+def check_outputs(outputs: Mapping[str, str | None], inputs: Sequence[str | None] = (), to_stdout: Sequence[str] = ("--json",),
+                  ) -> None:
+    """What cannot be written, or would overwrite what is read or written besides, is said before the work, not after it.
+
+    Parameters
+    ----------
+    outputs : mapping of option to path or None
+    inputs : sequence of path or None
+        Traces that are read; ``-`` is none.
+    to_stdout : sequence of str
+        Options that take ``-`` for standard output.
+
+    Raises
+    ------
+    InputError
+    """
+    taken = {os.path.realpath(path): "the trace" for path in inputs if path not in (None, "-")}
+    for option, path in outputs.items():
+        if path is None or (path == "-" and option in to_stdout):
+            continue
+        if path == "-":
+            raise InputError(f"{option} -: only {' and '.join(to_stdout)} goes to standard output")
+        check_writable(path)
+        other = taken.setdefault(os.path.realpath(path), f"the output of {option}")
+        if other != f"the output of {option}" and (os.path.isfile(path) or not os.path.exists(path)):
+            raise InputError(f"{show_path(path)}: {option} would overwrite {other}")
 
 
 @contextmanager
@@ -76,9 +108,19 @@ def _beside(target: Path, unlink: bool = False) -> tuple[int, str]:
 
 
 def write_text(path: str, write: Callable[[IO[str]], None]) -> None:
-    """Let ``write`` fill a text file that appears only when it is complete."""
-    with replacing(path) as name, open(name, "w", encoding="utf-8", newline="\n") as file:
+    """Let ``write`` fill a text file that appears only when it is complete; packed where it ends in .gz or .zst."""
+    with replacing(path) as name, open(name, "wb") as raw, _packing(path, raw) as packed, \
+            io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as file:
         write(file)
+
+
+def _packing(path: str, raw: IO[bytes]) -> IO[bytes]:
+    """The same text gives the same bytes: gzip would put the time and the name into them."""
+    if path.lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
+    if path.lower().endswith(".zst"):
+        return zstandard.ZstdCompressor().stream_writer(raw, closefd=False)
+    return raw
 
 
 def write_json(path: str, document: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from experiments import options as opt
 from experiments.deployment import deployment, model_and_gpu
 from experiments.figures import check_format
-from experiments.output import check_writable, write_json
+from experiments.output import check_outputs, write_json
 from experiments.plan_cost import add_cost, cost_json
 from experiments.plan_document import document
 from experiments.plan_figure import plot_budget
@@ -38,7 +38,9 @@ def main(argv: list[str]) -> int:
     own, pasted = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, None)
     notes: list[str] = []
     options = parser().parse_args((_pasted(pasted, own, notes) if pasted is not None else []) + own)
-    _check_outputs(options)
+    if options.plot is not None:
+        check_format(options.plot)
+    check_outputs({"--plot": options.plot, "--json": options.json})
     made = plan_json(options, notes)
     if options.plot is not None:
         plot_budget(made, options.plot)
@@ -97,13 +99,3 @@ def _pasted(words: list[str], own: list[str], notes: list[str]) -> list[str]:
     if replaced:
         notes.append(f"given before -- and so not taken from the command: {', '.join(replaced)}")
     return [*version, *line.arguments]
-
-
-def _check_outputs(options: argparse.Namespace) -> None:
-    if options.plot is not None:
-        check_format(options.plot)
-    if options.plot is not None and options.plot == options.json:
-        raise InputError(f"{options.plot}: --plot and --json name the same file")
-    for path in (options.plot, None if options.json == "-" else options.json):
-        if path is not None:
-            check_writable(path)

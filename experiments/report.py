@@ -61,7 +61,7 @@ def _print_line(console: Console, label: str, text: str, style: str = "bold") ->
 # ---------------------------------------------------------------------- header
 def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
-    yield "trace", show_path(trace["source"])
+    yield "trace", show_path(trace["source"]) + (f" ({config['trace_format']})" if config["trace_format"] else "")
     yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
                f"tokens, arriving {_over(trace['duration_s'])}")
     if config["sequences"] > trace["requests"]:

@@ -7,6 +7,12 @@ import sys
 
 SUBCOMMANDS = {
     "info": "what a trace holds: counts, lengths, arrivals, burstiness, what prompts share, a picture",
+    "convert": "another format, and what is lost on the way",
+    "synth": "made out of a recipe",
+    "cut": "a part of one, by time, length or number",
+    "scale": "the same requests, faster or slower",
+    "merge": "several at once",
+    "sample": "some of the requests at random",
 }
 """A name here is a module ``experiments.trace_<name>`` with ``main(argv) -> exit status``."""
 HELP = """usage: pagedsim trace SUBCOMMAND [options]
@@ -20,6 +26,8 @@ subcommands:
 
 examples:
   pagedsim trace info conversation_trace.jsonl --plot trace.png
+  pagedsim trace synth chat.toml chat.csv.gz
+  pagedsim trace convert conversation_trace.jsonl trace.csv.gz
 """
 
 

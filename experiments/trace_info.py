@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,12 +13,13 @@ import numpy as np
 from experiments import options as opt
 from experiments import trace_statistics as statistics
 from experiments.figures import check_format
-from experiments.output import check_writable, write_json
+from experiments.output import check_outputs, write_json
+from experiments.reading import add_reading, read, unused
 from experiments.trace_figure import plot_trace
 from experiments.trace_report import print_info
 from experiments.version import VERSION
 from workloads.messages import show_path
-from workloads.readers import READERS, read_trace
+from workloads.readers import Rows
 from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
 
@@ -34,9 +34,11 @@ EXAMPLES = """examples:
 def main(argv: list[str]) -> int:
     """Entry of the subcommand; returns the exit status."""
     options = parser().parse_args(argv)
-    check_outputs(options)
-    trace = read_or_make(options.trace, options.format, options.seed)
-    found = info(trace, options.block_size or statistics.BLOCK_SIZES)
+    if options.plot is not None:
+        check_format(options.plot)
+    check_outputs({"--plot": options.plot, "--json": options.json}, [options.trace])
+    rows, trace = _read_or_make(options)
+    found = info(trace, options.block_size or statistics.BLOCK_SIZES, rows)
     if options.plot is not None:
         title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
         plot_trace(trace, found, title, options.plot)
@@ -54,42 +56,34 @@ def parser() -> argparse.ArgumentParser:
     """All options of the subcommand."""
     made = opt.OneLineParser("pagedsim trace info", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    made.add_argument("trace", nargs="?", metavar="TRACE", help="trace file; without one, the built-in chat workload")
-    made.add_argument("--format", choices=list(READERS), help="the trace's format (default: found by content)")
+    made.add_argument("trace", nargs="?", metavar="TRACE", help="trace file, plain, gzip or zstd, - for standard "
+                      "input, or a folder of ServeGen or kv-cache-tester; without one, the built-in chat workload")
+    add_reading(made)
     made.add_argument("--block-size", type=opt.whole(1, 1 << 31), action="append", metavar="N", help="a block size to give the "
                       f"ideal hit ratio for; may be repeated (default: {', '.join(map(str, statistics.BLOCK_SIZES))}); the "
                       "trace's own is always there")
-    made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of the built-in workload (default 0)")
+    made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
     made.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
     made.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
     made.add_argument("-q", "--quiet", action="store_true", help="no notes")
     return made
 
 
-def check_outputs(options: argparse.Namespace) -> None:
-    """What cannot be written is said before the work, not after it."""
-    if options.plot is not None:
-        check_format(options.plot)
-    taken = {} if options.trace is None else {os.path.realpath(options.trace): "the trace"}
-    for name, path in (("--plot", options.plot), ("--json", None if options.json == "-" else options.json)):
-        if path is None:
-            continue
-        check_writable(path)
-        other = taken.setdefault(os.path.realpath(path), f"the output of {name}")
-        if other != f"the output of {name}" and (os.path.isfile(path) or not os.path.exists(path)):
-            raise InputError(f"{show_path(path)}: {name} would overwrite {other}")
+def _read_or_make(options: argparse.Namespace) -> tuple[Rows | None, Trace]:
+    """The rows and the trace of a file, or the built-in chat workload as `compare` replays it."""
+    if options.trace is None:
+        unused(options)
+        return None, built_in(options.seed)
+    rows, asked = read(options)
+    return rows, rows.to_trace(asked)
 
 
-def read_or_make(path: str | None, format: str | None, seed: int) -> Trace:
-    """The trace of a file, or the built-in chat workload as `compare` replays it."""
-    if path is not None:
-        return read_trace(path, format)
-    if format is not None:
-        raise InputError("--format is for a trace file, and none was given")
+def built_in(seed: int) -> Trace:
+    """The chat workload that `compare` replays where it is given no trace."""
     return chat_workload(np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0]))
 
 
-def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES) -> dict[str, Any]:
+def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES, rows: Rows | None = None) -> dict[str, Any]:
     """What a trace holds, as one JSON-able object.
 
     Parameters
@@ -98,11 +92,13 @@ def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES) -> d
         With at least one request.
     block_sizes : sequence of int
         Tokens a block, for the ideal hit ratio; the trace's own span is always there.
+    rows : Rows or None
+        What the file holds before rows of no length are left out; None where that is the trace.
 
     Returns
     -------
     dict
-        ``trace`` as in `compare`'s JSON, then ``lengths``, ``arrivals``, ``sessions``, ``columns`` and ``content`` of
+        ``trace`` as in `compare`'s JSON, then ``rows``, ``lengths``, ``arrivals``, ``sessions``, ``columns`` and ``content`` of
         `trace_statistics`, None for what the trace does not have, and ``notes`` that say so.
 
     >>> found = info(Trace("two", np.array([5, 9]), np.array([9, 1])))
@@ -115,8 +111,9 @@ def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES) -> d
         "schema": 1, "pagedsim": VERSION,
         "trace": {"source": trace.source, "requests": len(trace), "dropped": dict(trace.dropped),
                   "prompt_tokens": int(trace.prompt_tokens.sum()), "output_tokens": int(trace.output_tokens.sum()),
-                  "duration_s": trace.duration_s, "made_by": trace.made_by},
-        "lengths": statistics.lengths(trace), "arrivals": statistics.arrivals(trace), "sessions": statistics.sessions(trace),
+                  "duration_s": trace.duration_s, "made_by": trace.made_by, "format": trace.format},
+        "rows": statistics.rows(trace if rows is None else rows), "lengths": statistics.lengths(trace),
+        "arrivals": statistics.arrivals(trace), "sessions": statistics.sessions(trace),
         "columns": statistics.columns(trace), "content": statistics.content(trace, block_sizes),
     }
     own = (note for note in _notes(found) if not any(note.split(":")[0] in said for said in trace.notes))

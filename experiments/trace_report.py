@@ -55,13 +55,14 @@ def show(value: float | None) -> str:
 # ---------------------------------------------------------------------- lines
 def _header(found: JsonObject) -> Iterator[tuple[str, str]]:
     trace, lengths = found["trace"], found["lengths"]
-    yield "trace", show_path(trace["source"])
+    yield "trace", show_path(trace["source"]) + (f" ({trace['format']})" if trace["format"] else "")
     if trace["made_by"]:
-        yield "made by", trace["made_by"]
+        yield "made by", show_path(trace["made_by"])
     over = f" over {trace['duration_s']:,.1f} s" if trace["duration_s"] else ""
     yield "", f"{trace['requests']:,} requests{over}"
     for reason, n in trace["dropped"].items():
         yield "", f"{n:,} more dropped: {reason.replace('_', ' ')}"
+    yield from _rows(found)
     correlation = lengths["spearman"]
     together = "" if correlation is None else f"; rank correlation of prompt and output {correlation:+.3f}"
     yield "tokens", f"{lengths['kv_tokens']:,} of KV cache when each has ended (P + O - 1){together}"
@@ -70,6 +71,15 @@ def _header(found: JsonObject) -> Iterator[tuple[str, str]]:
     if found["sessions"]:
         yield from _sessions(found["sessions"])
     yield from _columns(found["columns"])
+
+
+def _rows(found: JsonObject) -> Iterator[tuple[str, str]]:
+    """The rows of the file, where they are not all requests."""
+    rows = found["rows"]
+    if rows["count"] != found["trace"]["requests"]:
+        told = "; ".join(f"{name} {' / '.join(show(round(rows[f'{name}_tokens'][key], 2)) for key in ('mean', 'p50', 'p99'))}"
+                         for name in ("prompt", "output") if rows[f"{name}_tokens"])
+        yield "rows", f"{rows['count']:,} in the file, zero lengths and all; mean / median / p99 of {told}"
 
 
 def _arrivals(times: JsonObject) -> Iterator[tuple[str, str]]:

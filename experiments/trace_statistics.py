@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sim.caching.curve import histogram, reuse_distances
 from sim.caching.endless import Known, known_prefixes
 from sim.caching.stream import COLD, accesses
+from workloads.readers import Rows
 from workloads.request import ContentIds, IntArray, Trace
 
 JsonObject = dict[str, Any]
@@ -32,6 +33,13 @@ def spread(values: IntArray) -> JsonObject:
     at = np.percentile(values, PERCENTILES)
     return {"total": int(values.sum()), "mean": float(values.mean()), "min": int(values.min()),
             **{f"p{p}": float(v) for p, v in zip(PERCENTILES, at, strict=True)}, "max": int(values.max())}
+
+
+def rows(found: Rows | Trace) -> JsonObject:
+    """How many rows a file has and how long they are, zero lengths included; None for outputs it has none of."""
+    output = found.output_tokens
+    return {"count": len(found), "prompt_tokens": spread(found.prompt_tokens),
+            "output_tokens": None if output is None else spread(output)}
 
 
 def spearman(one: IntArray, two: IntArray) -> float | None:

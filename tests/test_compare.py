@@ -245,7 +245,7 @@ def test_checks_are_one_line_each(capsys, traffic):
 
 def test_markup_in_a_file_name_is_text(capsys, tmp_path):
     trace = lengths(tmp_path, [(20, 5)], "[bold]a[red].csv")
-    assert f"trace   {trace}\n" in run(capsys, "compare", trace, *POOL, "-q").out
+    assert f"trace   {trace} (csv)\n" in run(capsys, "compare", trace, *POOL, "-q").out
 
 
 # ---------------------------------------------------------------------- one row a request and allocator

@@ -169,7 +169,7 @@ def test_missing_columns_are_named_with_those_there_are(tmp_path):
         (CSV + "0,2\n", "trace: no request is left of 1 rows, dropped: 1 zero_prompt"),
         ("", "trace: the file is empty"),
         (" \r\n\n", "trace: the file is empty"),
-        ("a;b\n1;2\n", "trace:1: unknown trace format: the columns are 'a;b'; the formats are azure, azure-images, "),
+        ("a;b\n1;2\n", "trace:1: unknown trace format: the columns are 'a;b' (fields have commas between them, not ';'); "),
         ("\n\nfoo,bar\n", "trace:3: unknown trace format: the columns are 'foo', 'bar'; the formats are azure,"),
         ('{"chat_id": 1}\n', "trace:1: unknown trace format: the columns are 'chat_id'; the formats are azure,"),
         (GOOD_ROW + '{"timestamp": 1,\n', "trace:2: malformed JSON: Expecting property name enclosed in double"),

@@ -46,10 +46,15 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     Path("week.csv").write_text(WEEK)
     Path("sharegpt_lengths.csv.gz").write_text("prompt_tokens,output_tokens\n" + "200,300\n" * 60)
     row = '{{"timestamp": {0}, "input_length": 1000, "output_length": 9, "hash_ids": [1, {0}]}}\n'
+    Path("last_week.csv").write_text("ts,tokens_in,tokens_out,user\n1000,374,44,ann\n5300,396,109,bob\n5400,879,55,ann\n")
+    recipe, = blocks("toml")
+    Path("chat.toml").write_text(recipe)
+    assert main(["trace", "synth", "chat.toml", "chat.csv.gz", "-q"]) == 0
     Path("conversation_trace.jsonl").write_text("".join(row.format(i) for i in range(2, 22)))
-    assert main(shlex.split(command)[1:]) == 0
+    assert main(shlex.split(command, comments=True)[1:]) == 0
     out = capsys.readouterr().out
-    assert {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published"}[command.split()[1]] in out
+    said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": ""}
+    assert said[command.split()[1]] in out
     for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
         assert Path(name).stat().st_size > 0
 

@@ -16,7 +16,7 @@ from small import trace_of
 
 from experiments.trace import SUBCOMMANDS
 from experiments.trace_figure import plot_trace
-from experiments.trace_info import info, read_or_make
+from experiments.trace_info import built_in, info
 from experiments.trace_statistics import arrivals, dispersion, peak, sessions, spearman, spread
 from workloads import transform
 from workloads.readers import read_trace
@@ -67,7 +67,7 @@ def test_windows_equal_counting(stamps, window):
 
 
 def test_poisson_arrivals_are_poisson():
-    found = info(read_or_make(None, None, 3))["arrivals"]
+    found = info(built_in(3))["arrivals"]
     assert abs(found["cv_of_gaps"] - 1) < 0.1
     assert abs(found["dispersion"]["1s"] - 1) < 0.2
 
@@ -157,6 +157,25 @@ def test_dropped_rows_are_said(capsys, tmp_path):
     assert "1 requests" in said.out and "2 more dropped: zero output" in said.out
 
 
+def test_all_rows_are_told_of(capsys, tmp_path):
+    trace = lengths(tmp_path, [(5, 9), (7, 0), (0, 0), (8, 3)])
+    found = run(capsys, "trace", "info", trace, "--json", "-", "-q").json
+    assert found["rows"] == {"count": 4, "prompt_tokens": spread(np.array([5, 7, 0, 8])),
+                             "output_tokens": spread(np.array([9, 0, 0, 3]))}
+    assert found["lengths"]["prompt_tokens"]["mean"] == 6.5 and found["rows"]["prompt_tokens"]["mean"] == 5
+    said = run(capsys, "trace", "info", trace).out
+    assert ("rows      4 in the file, zero lengths and all; mean / median / p99 of prompt 5 / 6 / 7.97; output 3 / 1.50 / 8.82"
+            in said)
+    assert run(capsys, "trace", "info", trace, "--strict").status == 2
+    assert "rows " not in run(capsys, "trace", "info", lengths(tmp_path, [(5, 9)], "whole.csv")).out
+
+
+def test_what_made_it_cannot_paint_the_screen(capsys, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"input_length": 5, "output_length": 6, "made_by": "\\u001b[31mred\\ntwo"}\n')
+    assert "made by   '\\x1b[31mred\\ntwo'\n" in run(capsys, "trace", "info", path).out
+
+
 # ---------------------------------------------------------------------- the command
 def test_json_is_the_same_in_a_file_and_twice(capsys, tmp_path):
     said = run(capsys, "trace", "info", "--json", "-", "-q")
@@ -164,7 +183,8 @@ def test_json_is_the_same_in_a_file_and_twice(capsys, tmp_path):
     assert run(capsys, "trace", "info", "--json", tmp_path / "a.json", "-q").status == 0
     assert (tmp_path / "a.json").read_text() == said.out
     assert said.json["schema"] == 1
-    assert list(said.json) == ["schema", "pagedsim", "trace", "lengths", "arrivals", "sessions", "columns", "content", "notes"]
+    assert list(said.json) == ["schema", "pagedsim", "trace", "rows", "lengths", "arrivals", "sessions",
+                               "columns", "content", "notes"]
     other = run(capsys, "trace", "info", "--seed", 1, "--json", "-", "-q")
     assert other.json["trace"]["prompt_tokens"] != said.json["trace"]["prompt_tokens"]
 

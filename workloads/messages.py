@@ -17,10 +17,11 @@ _SHORT.maxdict = _SHORT.maxlist = 3
 
 
 class Place(NamedTuple):
-    """Where a value stands."""
+    """Where a value stands; ``within`` says where in the line, or in a document that is not read line by line."""
 
     path: str
     line: int
+    within: str = ""
 
 
 def complaint(path: str, line: int, problem: str) -> InputError:
@@ -33,8 +34,11 @@ def bad_value(place: Place, column: str, problem: str) -> InputError:
 
     >>> print(bad_value(Place("a.csv", 7), "ContextTokens", f"{show(-3)} is negative"))
     a.csv:7: column 'ContextTokens': -3 is negative
+    >>> print(bad_value(Place("a.json", 1, "requests[2]"), "in", f"{show(-3)} is negative"))
+    a.json:1: requests[2]: column 'in': -3 is negative
     """
-    return complaint(place.path, place.line, f"column {show(column)}: {problem}")
+    within = f"{place.within}: " if place.within else ""
+    return complaint(place.path, place.line, f"{within}column {show(column)}: {problem}")
 
 
 def missing_column(place: Place, column: str, present: Sequence[str]) -> InputError:

@@ -91,6 +91,20 @@ def first_of_sessions(session: IntArray) -> NDArray[np.bool_]:
     return first
 
 
+def in_order_of_appearance(session: IntArray) -> IntArray:
+    """The same sessions numbered from 0 on as they appear: their numbers are names and mean nothing; -1 stays for none.
+
+    >>> in_order_of_appearance(np.array([7, -1, 3, 7])).tolist()
+    [0, -1, 1, 0]
+    """
+    names, first, which = np.unique(session, return_index=True, return_inverse=True)
+    first = np.where(names < 0, -1, first)             # none comes before all
+    rank = np.empty(len(names), np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(names)) - int((names < 0).any())
+    numbers: IntArray = rank[which.reshape(-1)]
+    return numbers
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """Requests in order of arrival, as columns of equal length.
@@ -125,6 +139,8 @@ class Trace:
         What people should know: what the format cannot show, what was assumed, that rows were sorted.
     made_by : str or None
         The command that made it, where one of ours did.
+    format : str or None
+        The format it was read as.
 
     Raises
     ------
@@ -146,6 +162,7 @@ class Trace:
     think_us: IntArray | None = None
     notes: tuple[str, ...] = ()
     made_by: str | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         n = len(self.prompt_tokens)
@@ -210,13 +227,15 @@ class Trace:
     def differences(self, other: Trace) -> list[str]:
         """Names of the columns that differ, times to the microsecond; where it came from does not count.
 
+        Sessions are the same where the same requests belong together, whatever their numbers.
+
         >>> a = Trace("a", np.array([5]), np.array([9]))
         >>> a.differences(Trace("b", np.array([5]), np.array([8]), session=np.array([3])))
         ['output_tokens', 'session']
         """
         pairs = [(name, getattr(self, name), getattr(other, name)) for name in ("prompt_tokens", *COLUMNS)]
         different = [name for name, one, two in pairs
-                     if (one is None) != (two is None) or (one is not None and not np.array_equal(one, two))]
+                     if (one is None) != (two is None) or (one is not None and not _equal(name, one, two))]
         one, two = self.content, other.content
         if (one is None) != (two is None) or (one is not None and two is not None and not one.same(two)):
             different.append("content")
@@ -228,3 +247,9 @@ class Trace:
         if self.arrival_us is None or len(self) == 0:
             return 0.0
         return float(self.arrival_us[-1] - self.arrival_us[0]) / 1e6
+
+
+def _equal(name: str, one: IntArray, two: IntArray) -> bool:
+    if name == "session":
+        one, two = in_order_of_appearance(one), in_order_of_appearance(two)
+    return np.array_equal(one, two)

@@ -1,6 +1,7 @@
 """Cuts and changes of a trace: pure functions from Trace to Trace that keep every column in step.
 
-Arrival times are never rebased: after a cut the first may be later than 0.
+Arrival times are never rebased but by `from_zero`: after a cut the first may be later than 0. Where `whole` is asked for, a
+session is kept or cut as one.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ import numpy as np
 
 from workloads.request import COLUMNS, IntArray, Trace, first_of_sessions
 from workloads.synthetic import poisson_arrivals_us
+from workloads.units import first_units, if_all, if_first, units_of
 
 TOO_LONG = "over_max_total_tokens"
+WITH_SESSION = "session_of_one_over_max_total_tokens"
 
 
-def drop_longer_than(trace: Trace, max_total_tokens: int) -> Trace:
+def drop_longer_than(trace: Trace, max_total_tokens: int, whole: bool = False) -> Trace:
     """Leave out requests whose prompt and output together are longer than a limit, and count them.
 
     Parameters
     ----------
     max_total_tokens : int
         Most tokens of prompt + output; such a request stays.
+    whole : bool
+        Whether the others of its session go with one that is too long.
 
     Returns
     -------
     Trace
-        `dropped` gains "over_max_total_tokens" where there was one.
+        `dropped` gains "over_max_total_tokens" where there was one, and a reason of their own for those that go with it.
 
     Raises
     ------
@@ -40,16 +45,19 @@ def drop_longer_than(trace: Trace, max_total_tokens: int) -> Trace:
     """
     if max_total_tokens < 1:
         raise ValueError(f"the most tokens of a request must be 1 or more, not {max_total_tokens}")
-    keep = trace.prompt_tokens + trace.output_tokens <= max_total_tokens
-    count = len(trace) - int(keep.sum())
+    short = trace.prompt_tokens + trace.output_tokens <= max_total_tokens
+    keep = if_all(units_of(trace, whole), short)
     dropped = dict(trace.dropped)
-    if count:
-        dropped[TOO_LONG] = dropped.get(TOO_LONG, 0) + count
+    for reason, count in ((TOO_LONG, int((~short).sum())), (WITH_SESSION, int((short & ~keep).sum()))):
+        if count:
+            dropped[reason] = dropped.get(reason, 0) + count
     return replace(take(trace, np.flatnonzero(keep)), dropped=dropped)
 
 
-def limit(trace: Trace, n: int) -> Trace:
+def limit(trace: Trace, n: int, whole: bool = False) -> Trace:
     """The first `n` requests by arrival, or all if there are fewer. A limit drops nothing, so nothing is counted.
+
+    With `whole` the first sessions that together have no more than `n` requests.
 
     Raises
     ------
@@ -61,7 +69,75 @@ def limit(trace: Trace, n: int) -> Trace:
     """
     if n < 0:
         raise ValueError(f"the limit must be 0 or more requests, not {n}")
-    return take(trace, np.arange(min(n, len(trace))))
+    units = units_of(trace, whole)
+    return take(trace, np.flatnonzero(first_units(units, np.arange(int(units.max(initial=-1)) + 1), n)))
+
+
+def between(trace: Trace, start_us: int, stop_us: int | None, whole: bool = False) -> Trace:
+    """The requests that arrive from `start_us` on and before `stop_us`; with `whole` the sessions that begin then.
+
+    Raises
+    ------
+    ValueError
+        If there are no times, or the stop is not after the start.
+
+    >>> trace = Trace("a", np.array([3, 5, 7]), np.ones(3, int), arrival_us=np.array([0, 50, 90]))
+    >>> between(trace, 50, 90).prompt_tokens.tolist(), between(trace, 50, None).arrival_us.tolist()
+    ([5], [50, 90])
+    """
+    if trace.arrival_us is None:
+        raise ValueError(f"{trace.source} has no arrival times")
+    if stop_us is not None and stop_us <= start_us:
+        raise ValueError(f"the time to stop must be after that to start: {stop_us} us is not after {start_us} us")
+    keep = trace.arrival_us >= start_us
+    if stop_us is not None:
+        keep &= trace.arrival_us < stop_us
+    return take(trace, np.flatnonzero(if_first(units_of(trace, whole), keep) if len(trace) else keep))
+
+
+def sample(trace: Trace, rng: np.random.Generator, requests: int | None = None, fraction: float | None = None,
+           whole: bool = False) -> Trace:
+    """Some of the requests at random, in the order they had.
+
+    Parameters
+    ----------
+    trace : Trace
+    rng : numpy Generator
+    requests, fraction : int or float, one of the two
+        With `whole`: sessions in random order as long as they have no more requests together; or that share of the sessions, at
+        least one.
+    whole : bool
+        Whether sessions are drawn, not requests.
+
+    Raises
+    ------
+    ValueError
+        If not one of the two is given, or it is out of range.
+
+    >>> trace = Trace("a", np.arange(1, 9), np.arange(1, 9))
+    >>> sample(trace, np.random.default_rng(0), requests=3).prompt_tokens.tolist()
+    [3, 4, 5]
+    """
+    if (requests is None) == (fraction is None):
+        raise ValueError("either a number of requests or a fraction is wanted")
+    if (requests is not None and requests < 1) or (fraction is not None and not 0 < fraction <= 1):
+        raise ValueError(f"at least 1 request or a fraction above 0 up to 1 is wanted, not {fraction or requests}")
+    units = units_of(trace, whole)
+    order = rng.permutation(int(units.max(initial=-1)) + 1)
+    if fraction is not None:
+        order = order[:max(1, round(fraction * len(order)))]
+    return take(trace, np.flatnonzero(first_units(units, order, len(trace) if requests is None else requests)))
+
+
+def from_zero(trace: Trace) -> Trace:
+    """The same requests with times from the first arrival on.
+
+    >>> from_zero(Trace("a", np.array([3, 5]), np.array([2, 1]), arrival_us=np.array([70, 90]))).arrival_us.tolist()
+    [0, 20]
+    """
+    if trace.arrival_us is None or not len(trace):
+        return trace
+    return replace(trace, arrival_us=trace.arrival_us - trace.arrival_us[0])
 
 
 def shuffle(trace: Trace, rng: np.random.Generator) -> Trace:

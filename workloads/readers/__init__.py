@@ -8,6 +8,7 @@ Data flows  packed (bytes) -> source (lines, limits) -> csv_table | json_lines |
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from workloads.messages import complaint, show, show_names
 from workloads.readers import (
@@ -86,10 +87,10 @@ def read_rows(path: str | os.PathLike[str], format: str | None = None, options: 
     if options.columns is not None and format not in (None, own_table.READER.name):
         raise InputError(f"--columns is for a table of one's own (--format csv), not for --format {format}")
     if os.path.isdir(path):
-        return read_folder(os.fspath(path), options)
+        return read_folder(os.fspath(path), options, format)
     source = open_source(os.fspath(path), options)
     name = format or (own_table.READER.name if options.columns is not None else _sniff(source))
-    return READERS[name].read(source)
+    return replace(READERS[name].read(source), format=name)
 
 
 def _sniff(source: Source) -> str:
@@ -104,5 +105,7 @@ def _sniff(source: Source) -> str:
 
 def _unknown(source: Source, head: Head) -> InputError:
     names = ", ".join(READERS)
-    problem = f"unknown trace format: the columns are {show_names(head.columns)}; the formats are {names}"
+    between = next((sign for sign in ";\t|" if len(head.columns) == 1 and sign in head.columns[0]), None)
+    hint = f" (fields have commas between them, not {show(between)})" if between else ""
+    problem = f"unknown trace format: the columns are {show_names(head.columns)}{hint}; the formats are {names}"
     return complaint(source.path, first_line(source)[0], problem)

@@ -19,7 +19,7 @@ from workloads.request import InputError, IntArray
 
 CERTAIN = 100  # a score from here on: the file has every column the format needs
 LIKELY = 50  # from here on: so near that its complaint about a missing column helps
-LOOKED_AT = 1 << 16
+LOOKED_AT = 1 << 20
 _KEY = re.compile(r'"([A-Za-z_][\w ]{0,40})"\s*:')
 
 
@@ -78,6 +78,12 @@ def head_of(source: Source) -> Head:
     except InputError as fault:
         return Head((), None, keys, fault, beginning)
     return Head(tuple(record), record, keys, None, beginning)
+
+
+def first_keys(source: Source) -> Sequence[str]:
+    """Keys of the first line, which is to be an object; InputError if it is none."""
+    line, text, _ = first_line(source)
+    return list(parse_object(Place(source.path, line), text))
 
 
 def score_columns(head: Head, needed: Sequence[str], optional: Sequence[str] = (), foreign: Sequence[str] = ()) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from workloads.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers import fast_fields
 from workloads.readers.fast_fields import Fields
@@ -19,6 +21,9 @@ from workloads.readers.source import Block, Source, decode, first_line
 from workloads.request import InputError
 
 MOST_COMMENTS = 100
+LINES = "line"
+Columns = Mapping[str, tuple[str, int, Kind]]
+"""By role: the name of a column, where it stands, and what it holds."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +36,32 @@ class CsvTable:
     blocks: Iterator[Block]
     comments: tuple[str, ...] = ()
 
-    def read(self, kinds: Mapping[str, Kind]) -> dict[str, list[Part]]:
-        """The named columns as one array a block; rows in file order.
+    def read(self, wanted: Mapping[str, tuple[str, Kind]], lines: bool = False) -> dict[str, list[Part]]:
+        """Columns by role, one array a block; rows in file order.
+
+        Parameters
+        ----------
+        wanted : mapping of role to the name of a column and what it holds
+        lines : bool
+            Also the number of the line each row stands on, under LINES.
 
         Raises
         ------
         InputError
             For the first bad row; and if a column is missing, stands there twice, or there are no rows.
         """
-        where = {name: self._index(name) for name in kinds}
-        parts: dict[str, list[Part]] = {name: [] for name in kinds}
+        columns = {role: (name, self._index(name), kind) for role, (name, kind) in wanted.items()}
+        parts: dict[str, list[Part]] = {role: [] for role in (*wanted, *((LINES,) if lines else ()))}
         for block in self.blocks:
             if not block.data.strip():
                 continue
-            arrays = self._fast(block, kinds, where) or self._slow(block, kinds, where)
-            for name, array in arrays.items():
-                parts[name].append(array)
+            if not block.data.isascii():
+                decode(self.path, block)               # what nobody reads is text as well
+            arrays = self._fast(block, columns) or self._slow(block, columns)
+            for role, array in arrays.items():
+                parts[role].append(array)
+            if lines:
+                parts[LINES].append(_lines_of_rows(block))
         if not any(len(part) for part in next(iter(parts.values()))):
             raise complaint(self.path, self.header_line, "a header, and no rows after it")
         return parts
@@ -59,23 +74,23 @@ class CsvTable:
             raise bad_value(place, name, "stands in the header more than once")
         return self.header.index(name)
 
-    def _fast(self, block: Block, kinds: Mapping[str, Kind], where: Mapping[str, int]) -> dict[str, Part] | None:
-        columns = fast_fields.split_block(block.data, len(self.header))
-        if columns is None:
+    def _fast(self, block: Block, columns: Columns) -> dict[str, Part] | None:
+        split = fast_fields.split_block(block.data, len(self.header))
+        if split is None:
             return None
         arrays: dict[str, Part] = {}
-        for name, kind in kinds.items():
-            fields = columns[where[name]]
+        for role, (_, index, kind) in columns.items():
+            fields = split[index]
             array = kind.fast(fields)
             if array is None:
                 array = _each(fields, kind)
             if array is None:
                 return None
-            arrays[name] = array
+            arrays[role] = array
         return arrays
 
-    def _slow(self, block: Block, kinds: Mapping[str, Kind], where: Mapping[str, int]) -> dict[str, Part]:
-        found: dict[str, list[Any]] = {name: [] for name in kinds}
+    def _slow(self, block: Block, columns: Columns) -> dict[str, Part]:
+        found: dict[str, list[Any]] = {role: [] for role in columns}
         for line, text in enumerate(decode(self.path, block).split("\n"), start=block.line):
             if not text.strip():
                 continue
@@ -83,18 +98,18 @@ class CsvTable:
             fields = split_row(place, text)
             if len(fields) > len(self.header):
                 raise self._misfit(place, fields)
-            for name, kind in kinds.items():
-                found[name].append(self._one(place, fields, (name, where[name]), kind))
+            for role, column in columns.items():
+                found[role].append(self._one(place, fields, column))
             if len(fields) < len(self.header):
                 raise self._misfit(place, fields)
-        return {name: kind.pack(found[name]) for name, kind in kinds.items()}
+        return {role: kind.pack(found[role]) for role, (_, _, kind) in columns.items()}
 
     def _misfit(self, place: Place, fields: Sequence[str]) -> InputError:
         counts = f"{len(fields)} fields, but the header has {len(self.header)}"
         return complaint(place.path, place.line, f"{counts}: {show(','.join(fields))}")
 
-    def _one(self, place: Place, fields: Sequence[str], column: tuple[str, int], kind: Kind) -> Any:
-        name, index = column
+    def _one(self, place: Place, fields: Sequence[str], column: tuple[str, int, Kind]) -> Any:
+        name, index, kind = column
         if index >= len(fields):
             have, want = len(fields), len(self.header)
             raise bad_value(place, name, f"missing; the row {show(','.join(fields))} has {have} of {want} fields")
@@ -103,6 +118,11 @@ class CsvTable:
             return kind.slow(text)
         except ValueError as error:
             raise bad_value(place, name, f"{show(text)} {error}") from None
+
+
+def _lines_of_rows(block: Block) -> Part:
+    texts = enumerate(block.data.split(b"\n"), start=block.line)
+    return np.array([line for line, text in texts if text and text.decode("utf-8", "replace").strip()], np.int64)
 
 
 def _each(fields: Fields, kind: Kind) -> Part | None:
@@ -165,7 +185,7 @@ def split_row(place: Place, text: str) -> list[str]:
     if '"' not in text and "\r" not in text:
         return text.split(",")
     try:
-        return next(csv.reader([text], strict=True))
+        return next(csv.reader([text], strict=True, skipinitialspace=True))
     except csv.Error as error:
         reason = "a quote is not closed" if "end of data" in str(error) else str(error)
         raise complaint(place.path, place.line, f"malformed CSV: {reason}: {show(text)}") from None

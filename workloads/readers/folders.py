@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from workloads.messages import show_path
 from workloads.readers import kv_cache_tester, servegen
@@ -14,26 +15,29 @@ from workloads.request import InputError
 SESSIONS = (".json", ".json.gz", ".json.zst")
 
 
-def read_folder(path: str, options: ReadOptions) -> Rows:
-    """The rows of all files of a folder, in order of their names.
+def read_folder(path: str, options: ReadOptions, format: str | None = None) -> Rows:
+    """The rows of all files of a folder, in order of their names; of a format, if one is asked for.
 
     Raises
     ------
     InputError
         If it cannot be listed or holds neither clients nor sessions, or for the first bad value in a file.
     """
+    if format not in (None, servegen.READER.name, kv_cache_tester.READER.name) or options.columns is not None:
+        raise InputError(f"{show_path(path)}: is a directory, and only {servegen.READER.name} and {kv_cache_tester.READER.name} "
+                         "have those")
     try:
         names = sorted(os.listdir(path))
-        found = servegen.read_folder(path, options)
+        found = None if format == kv_cache_tester.READER.name else servegen.read_folder(path, options)
     except OSError as error:
         raise InputError(f"{show_path(path)}: {(error.strerror or 'cannot be read').lower()}") from None
     if found is not None:
-        return found
-    files = [name for name in names if name.endswith(SESSIONS)]
+        return replace(found, format=servegen.READER.name)
+    files = [name for name in names if name.endswith(SESSIONS) and format != servegen.READER.name]
     if not files:
         raise InputError(f"{show_path(path)}: is a directory, and holds no ServeGen clients (chunk-K-trace.csv) nor "
                          "kv-cache-tester sessions (*.json)")
     sessions = kv_cache_tester.Sessions()
     for name in files:
         sessions.add(open_source(os.path.join(path, name), options))
-    return sessions.rows(path, alone=False)
+    return replace(sessions.rows(path, alone=False), format=kv_cache_tester.READER.name)

@@ -10,6 +10,7 @@ from workloads.pieces import PrefixTree
 from workloads.request import ContentIds, IntArray
 
 SPAN_TOKENS = 16                                       # added pieces begin anywhere, so spans have to be short
+MOST_TOKENS = 1 << 29
 
 
 def whole_prompts(prompt: IntArray, output: IntArray, session: IntArray, content: ContentIds | None,
@@ -29,6 +30,11 @@ def whole_prompts(prompt: IntArray, output: IntArray, session: IntArray, content
     content : ContentIds or None
         With the answers, so that a turn finds the one before it.
 
+    Raises
+    ------
+    ValueError
+        If that is more than memory may hold.
+
     >>> import numpy as np
     >>> lengths = np.array([40, 16]), np.array([24, 5]), np.array([0, 0])
     >>> prompt, content = whole_prompts(*lengths, ContentIds(np.array([7, 8, 9, 3]), np.array([0, 3, 4]), 16))
@@ -45,7 +51,12 @@ def whole_prompts(prompt: IntArray, output: IntArray, session: IntArray, content
         told = [*told, *asked, *([(("answer", row), int(output[row]))] if output[row] else [])]
         before[number] = told
         tree.add(told)
-    return whole, None if content is None else tree.content(cover_output=True)
+    if content is None:
+        return whole, None
+    total = int(whole.sum() + output.sum())
+    if total > MOST_TOKENS:                            # memory goes by tokens here, not by bytes of the file
+        raise ValueError(f"{total} tokens in all turns together: at most {MOST_TOKENS} can be known")
+    return whole, tree.content(cover_output=True)
 
 
 def _pieces(row: int, tokens: int, content: ContentIds | None) -> list[tuple[object, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from workloads.messages import Place, complaint, show
-from workloads.readers.json_lines import DECODER, around, malformed
+from workloads.readers.json_lines import DECODER, around, malformed, unheld
 from workloads.readers.source import LONGEST_LINE_BYTES, Source, decode, whole_text
 
 _GAP = " \t\r\n"
@@ -92,15 +92,24 @@ class _Array:
                 break
             except json.JSONDecodeError:
                 if len(self._text) - self._at > LONGEST_LINE_BYTES:
-                    raise complaint(*place, f"an entry is longer than {LONGEST_LINE_BYTES >> 20} MiB") from None
-                if not self._more():
+                    raise complaint(place.path, place.line, f"an entry is longer than {LONGEST_LINE_BYTES >> 20} MiB") from None
+                if not self._double():
                     found, end = _parse(self._source.path, self._text, self._at, self.line)
-            except (RecursionError, ValueError):
+                    break
+            except (RecursionError, ValueError, ArithmeticError):
                 found, end = _parse(self._source.path, self._text, self._at, self.line)
+                break
         if not isinstance(found, dict):
-            raise complaint(*place, f"not a JSON object: {show(found)}")
+            raise complaint(place.path, place.line, f"not a JSON object: {show(found)}")
         self._step(end)
         return place, found
+
+    def _double(self) -> bool:
+        """Twice as much of an entry, so that a long one is not begun again for every block; whether there was any more."""
+        wanted, more = min(2 * (len(self._text) - self._at), LONGEST_LINE_BYTES + 1), False
+        while len(self._text) - self._at < wanted and self._more():
+            more = True
+        return more
 
     def _step(self, to: int) -> None:
         self.line += self._text.count("\n", self._at, to)
@@ -117,5 +126,5 @@ def _parse(path: str, text: str, at: int, first_line: int) -> tuple[Any, int]:
         raise malformed(Place(path, line), f"{error.msg} at character {column}: {around(text, error.pos)}") from None
     except RecursionError:
         raise malformed(Place(path, first_line), "nested too deep") from None
-    except ValueError as error:
-        raise malformed(Place(path, first_line), str(error).partition(";")[0]) from None
+    except (ValueError, ArithmeticError) as error:
+        raise malformed(Place(path, first_line), unheld(error)) from None

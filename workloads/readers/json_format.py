@@ -24,7 +24,7 @@ from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.spans import Spans
 from workloads.readers.times import FINE_PER_US, to_us
-from workloads.readers.values import ids_of, length_of, name_of, stamp_of
+from workloads.readers.values import ids_of, later, length_of, name_of, stamp_of
 from workloads.request import InputError
 
 SECONDS, MILLISECONDS = 0, -3
@@ -82,7 +82,7 @@ class JsonFile:
         self.spans = Spans(roles.spans)
         self.names: dict[Any, int] = {}                # sessions
         self.requests: set[Any] = set()
-        self.last: dict[int, int] = {}                 # the latest stamp of a session
+        self.last: dict[int, int] = {}                 # the latest stamp of a session, 0 where there are no times
         self.made_by: str | None = None
         self.key: dict[str, str | None] = {}
 
@@ -107,7 +107,10 @@ class JsonFile:
         if source.options.incremental:
             if not self.session or not self.output:
                 raise InputError(f"{show_path(source.path)}: --incremental-turns wants sessions and outputs, and it has none")
-            prompt, content = whole_prompts(prompt, output, session, content)
+            try:
+                prompt, content = whole_prompts(prompt, output, session, content)
+            except ValueError as error:
+                raise InputError(f"{show_path(source.path)}: --incremental-turns: {error}") from None
         return Rows(source.path, prompt, output if self.key["output"] else None,
                     [np.array(self.stamps, object)] if self.stamps else None, content, besides, made_by=self.made_by)
 
@@ -139,11 +142,15 @@ class JsonFile:
             self._request(place, key["request"], row)
         session = -1
         if key["session"]:
-            name = name_of(row, key["session"], place)
-            session = self.names.setdefault(name, len(self.names))
+            if row.get(key["session"], 0) is not None:  # null: none; a row without the key is a fault
+                session = self.names.setdefault(name_of(row, key["session"], place), len(self.names))
             self.session.append(session)
+        delay = self._delay(place, row, session)
+        self.delays.append(delay)
         if key["time"]:
-            self._time(place, row, key["time"], session)
+            self.stamps.append(self._stamp(place, row, session, delay))
+        if session >= 0:
+            self.last[session] = self.stamps[-1] if key["time"] else 0
 
     def _request(self, place: Place, key: str, row: Mapping[str, Any]) -> None:
         name = name_of(row, key, place)
@@ -151,15 +158,16 @@ class JsonFile:
             raise bad_value(place, key, f"{show(name)} stands there twice")
         self.requests.add(name)
 
-    def _time(self, place: Place, row: Mapping[str, Any], key: str, session: int) -> None:
-        """A stamp, or in a later turn a delay after the turn before."""
-        delay = self.key["delay"]
-        waits = session in self.last and delay is not None and row.get(delay) is not None
-        self.delays.append(stamp_of(row, str(delay), place, MILLISECONDS) if waits else -1)
-        if waits and row.get(key) is None:
-            stamp = self.last[session] + self.delays[-1]
-        else:
-            stamp = stamp_of(row, key, place, self.roles.time_unit)
-        self.stamps.append(stamp)
-        if session >= 0:
-            self.last[session] = stamp
+    def _delay(self, place: Place, row: Mapping[str, Any], session: int) -> int:
+        """How long a later turn waits after the turn before; -1 for one that does not."""
+        key = self.key["delay"]
+        if key is None or session not in self.last or row.get(key) is None:
+            return -1
+        return stamp_of(row, key, place, MILLISECONDS)
+
+    def _stamp(self, place: Place, row: Mapping[str, Any], session: int, delay: int) -> int:
+        """A time of its own, or in a later turn one after the turn before."""
+        key = str(self.key["time"])
+        if delay >= 0 and row.get(key) is None:
+            return later(place, str(self.key["delay"]), self.last[session], delay)
+        return stamp_of(row, key, place, self.roles.time_unit)

@@ -11,6 +11,8 @@ from workloads.messages import Place, complaint, show
 from workloads.readers.source import Source, decode
 from workloads.request import InputError
 
+BLANK = " \t\r\n"
+
 
 def json_rows(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
     """Every line that is not blank as an object, with where it stands.
@@ -22,7 +24,7 @@ def json_rows(source: Source) -> Iterator[tuple[Place, dict[str, Any]]]:
     """
     for block in source.blocks():
         for line, text in enumerate(decode(source.path, block).split("\n"), start=block.line):
-            if text and not text.isspace():
+            if text.strip(BLANK):
                 place = Place(source.path, line)
                 yield place, parse_object(place, text)
 
@@ -44,8 +46,8 @@ def parse_object(place: Place, text: str) -> dict[str, Any]:
         raise malformed(place, f"{error.msg} at character {error.pos + 1}: {around(text, error.pos)}") from None
     except RecursionError:
         raise malformed(place, "nested too deep") from None
-    except ValueError as error:  # a constant of ours, or digits beyond Python's limit for integers
-        raise malformed(place, str(error).partition(";")[0]) from None
+    except (ValueError, ArithmeticError) as error:
+        raise malformed(place, unheld(error)) from None
     if not isinstance(row, dict):
         raise complaint(place.path, place.line, f"not a JSON object: {show(row)}")
     return row
@@ -54,6 +56,11 @@ def parse_object(place: Place, text: str) -> dict[str, Any]:
 def malformed(place: Place, reason: str) -> InputError:
     """An InputError about JSON."""
     return complaint(place.path, place.line, f"malformed JSON: {reason}")
+
+
+def unheld(error: ValueError | ArithmeticError) -> str:
+    """What is wrong with a number: a constant of ours, digits beyond Python's limit for integers, or beyond Decimal's."""
+    return "a number with an exponent beyond all use" if isinstance(error, ArithmeticError) else str(error).partition(";")[0]
 
 
 def around(text: str, position: int) -> str:

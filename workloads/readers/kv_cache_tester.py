@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from workloads.messages import Place, bad_value, show
+from workloads.messages import Place, bad_value, show, show_path
 from workloads.readers import kinds
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.csv_table import open_csv
 from workloads.readers.json_document import document
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
+from workloads.readers.spans import refuse_twice
 from workloads.readers.table_format import Column, read_roles
 from workloads.readers.times import FINE_PER_US, to_us
-from workloads.readers.values import ids_of, length_of, name_of, stamp_of
-from workloads.request import ContentIds
+from workloads.readers.values import MOST_ID, ids_of, later, length_of, name_of, stamp_of
+from workloads.request import ContentIds, InputError
 
 KEYS = ("id", "block_size", "hash_id_scope", "requests")
 TABLE = {"session": Column("trace"), "branch": Column("subagent_path", kinds.TEXT), "time": Column("t_s", kinds.UNITS["s"]),
@@ -31,6 +32,11 @@ TABLE = {"session": Column("trace"), "branch": Column("subagent_path", kinds.TEX
          "think": Column("think_time_s", kinds.optional(kinds.UNITS["s"]))}
 NO_CLOCK = "sessions have no common clock: all begin at once; --session-rate R begins R a second"
 SECONDS = 0
+DEEPEST = 100                                          # sub-agents of sub-agents
+
+
+_Request = tuple[int, int, Mapping[str, Any], Place]
+"""Its time, a number of the agent that makes it, itself, and where it stands."""
 
 
 class Sessions:
@@ -64,12 +70,14 @@ class Sessions:
         largest = -1
         branches: dict[int, int] = {}
         requests = sorted(_requests(found, place, 0), key=lambda one: one[0])  # stable: of one time, as they stand
-        for stamp, branch, row in requests:
-            self._request(place, stamp, row, int(source.options.strict))
+        for stamp, branch, row, at in requests:
+            self._request(at, stamp, row, int(source.options.strict))
             self.session.append(branches.setdefault(branch, self.sessions + len(branches)))
-            ids = ids_of(row, "hash_ids", place)
-            self._check(place, ids, self.prompt[-1])
+            ids = ids_of(row, "hash_ids", at)
+            self._check(at, ids, self.prompt[-1])
             largest = max(largest, max(ids, default=-1))
+            if self._first_id + largest > MOST_ID:
+                raise bad_value(at, "hash_ids", f"{largest} is too large to be told from ids of other sessions")
             self.flat.extend(one + self._first_id for one in ids)
             self.starts.append(len(self.flat))
         self.sessions += len(branches)
@@ -86,11 +94,12 @@ class Sessions:
         if len(ids) != prompt_tokens // self.block_size:
             raise bad_value(place, "hash_ids", f"{len(ids)} ids, but {prompt_tokens} tokens have "
                             f"{prompt_tokens // self.block_size} full blocks of {self.block_size}")
-        if len(set(ids)) < len(ids):
-            raise bad_value(place, "hash_ids", "an id stands there twice, but an id names a whole prefix")
+        refuse_twice(place, "hash_ids", ids)
 
     def rows(self, path: str, alone: bool) -> Rows:
-        """All sessions, one behind the other."""
+        """All sessions, one behind the other; InputError if no request was in any."""
+        if not self.prompt:
+            raise InputError(f"{show_path(path)}: no request in it")
         prompt, output, session, flat, starts = (np.array(column, np.int64) for column in
                                                  (self.prompt, self.output, self.session, self.flat, self.starts))
         return Rows(path, prompt, output, [np.array(self.stamps, object)], ContentIds(flat, starts, self.block_size),
@@ -98,19 +107,21 @@ class Sessions:
                     own_clocks=not alone, notes=() if alone else (NO_CLOCK,))
 
 
-def _requests(found: Mapping[str, Any], place: Place, start: int) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    """Of each request the time, a number of the agent that makes it, and the request; those of sub-agents among them."""
+def _requests(found: Mapping[str, Any], place: Place, start: int, depth: int = 0) -> Iterator[_Request]:
     requests = found.get("requests")
     if not isinstance(requests, list):
         raise bad_value(place, "requests", f"{show(requests)} is not a list")
-    for row in requests:
+    if depth > DEEPEST:
+        raise bad_value(place._replace(within=""), "requests", f"sub-agents in more than {DEEPEST} sub-agents")
+    for i, row in enumerate(requests):
+        at = place._replace(within=f"{place.within}{'.' if place.within else ''}requests[{i}]")
         if not isinstance(row, dict):
-            raise bad_value(place, "requests", f"{show(row)} is not an object")
-        stamp = start + stamp_of(row, "t", place, SECONDS)
+            raise bad_value(place, f"requests[{i}]", f"{show(row)} is not an object")
+        stamp = later(at, "t", start, stamp_of(row, "t", at, SECONDS))
         if row.get("type") == "subagent":
-            yield from _requests(row, place, stamp)
+            yield from _requests(row, at, stamp, depth + 1)
         else:
-            yield stamp, id(found), row
+            yield stamp, id(found), row, at
 
 
 def score(head: Head) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from workloads.messages import bad_value
-from workloads.readers.common import Head, Reader, score_columns
+from workloads.readers.common import Head, Reader, first_keys, score_columns
 from workloads.readers.json_format import JsonRoles, json_reader
 from workloads.readers.json_lines import json_rows
 from workloads.readers.rows import Rows
@@ -33,7 +33,7 @@ def score(head: Head) -> int:
 
 def read(source: Source) -> Rows:
     """Read either kind; InputError for the first bad row."""
-    return _tokens(source) if b'"input_toks"' in source.first.data[:1 << 20] else _LENGTHS.read(source)
+    return _tokens(source) if "input_toks" in first_keys(source) else _LENGTHS.read(source)
 
 
 def _tokens(source: Source) -> Rows:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from workloads.readers.common import Head, Reader, numbered, score_columns
+from workloads.readers.common import Head, Reader, first_keys, numbered, score_columns
 from workloads.readers.json_format import JsonRoles, json_reader
 from workloads.readers.json_lines import json_rows
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
-from workloads.readers.texts import BYTES_A_TOKEN, ESTIMATE, SPAN_TOKENS, Chunks, estimated_tokens
+from workloads.readers.texts import BYTES_A_TOKEN, ESTIMATE, SPAN_TOKENS, Chunks, tokens_of_text
 from workloads.readers.values import name_of, stamp_of, text_of
 
 MICROSECONDS = -6
@@ -31,8 +31,8 @@ def score(head: Head) -> int:
 
 def read(source: Source) -> Rows:
     """Read either kind; InputError for the first bad row."""
-    first = source.first.data.lstrip()[:1 << 20].partition(b"\n")[0]
-    return _texts(source) if b'"input"' in first and b'"input_length"' not in first else _LENGTHS.read(source)
+    keys = first_keys(source)
+    return _texts(source) if "input" in keys and "input_length" not in keys else _LENGTHS.read(source)
 
 
 def _texts(source: Source) -> Rows:
@@ -40,8 +40,8 @@ def _texts(source: Source) -> Rows:
     for place, row in json_rows(source):
         stamps.append(stamp_of(row, "timestamp", place, MICROSECONDS))
         asked, answer = text_of(row, "input", place), text_of(row, "output", place)
-        prompt.append(estimated_tokens(asked))
-        output.append(estimated_tokens(answer))
+        prompt.append(tokens_of_text(asked, "input", place, source.options.strict))
+        output.append(tokens_of_text(answer, "output", place, source.options.strict))
         sessions.append(name_of(row, "session_id", place))
         chunks.add(asked.encode("utf-8", "replace"))
     return Rows(source.path, np.array(prompt), np.array(output), [np.array(stamps, object)], chunks.content(cover_output=False),

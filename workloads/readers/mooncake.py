@@ -16,4 +16,4 @@ LENGTHS = JsonRoles(
     optional=frozenset(("time", "ids", "session")))
 
 READER = json_reader("mooncake", "Mooncake and its like: JSON lines, timestamp in ms, hash_ids of 512 tokens (or what fits)",
-                     LENGTHS, foreign=("chat_id", "request_id"))
+                     LENGTHS, foreign=("chat_id",))

@@ -17,14 +17,14 @@ from workloads.messages import show, show_names, show_path
 from workloads.readers import kinds
 from workloads.readers.common import Head, Reader, score_columns
 from workloads.readers.csv_table import open_csv
-from workloads.readers.rows import Rows
+from workloads.readers.rows import NOT_READ, Rows
 from workloads.readers.source import Source
 from workloads.readers.table_format import SEQUENCES, Column, Roles, read_roles
 from workloads.request import InputError
 
 LENGTHS: Roles = {"prompt": Column("prompt_tokens"), "output": Column("output_tokens")}
 ROLES: Roles = {
-    "time": Column("arrival_us", kinds.UNITS["us"], False), **LENGTHS, "max_tokens": Column("max_tokens", needed=False),
+    "time": Column("arrival_us", kinds.UNITS["us"], False), **LENGTHS, "max_tokens": Column("max_tokens", kinds.length(), False),
     "session": Column("session", needed=False), "think_us": Column("think_us", kinds.WHOLE, False), **SEQUENCES,
     "ids": Column("hash_ids", kinds.IDS, False),
 }
@@ -49,8 +49,10 @@ def read(source: Source) -> Rows:
     table, strict = open_csv(source), source.options.strict
     if source.options.columns is not None:
         return read_roles(table, _named(source.path, source.options.columns), strict)
-    return read_roles(table, ROLES if IN_SECONDS not in table.header else {**ROLES, "time": Column(IN_SECONDS, kinds.UNITS["s"])},
-                      strict)
+    roles = ROLES if IN_SECONDS not in table.header else {**ROLES, "time": Column(IN_SECONDS, kinds.UNITS["s"])}
+    known = {column.name for column in roles.values()}
+    unread = [name for name in table.header if name and name not in known]
+    return read_roles(table, roles, strict, (NOT_READ.format("columns", show_names(unread)),) if unread else ())
 
 
 def _named(path: str, columns: Mapping[str, str]) -> Roles:
@@ -67,8 +69,6 @@ def _named(path: str, columns: Mapping[str, str]) -> Roles:
     for role in ("prompt", "output"):
         if role not in roles:
             raise InputError(f"{show_path(path)}: --columns: {role}=COLUMN is wanted, not only {show_names(columns)}")
-    if "think" in roles and "session" not in roles:
-        raise InputError(f"{show_path(path)}: --columns: think=COLUMN wants session=COLUMN: whose answer is thought about?")
     return roles
 
 

@@ -20,7 +20,7 @@ import zstandard
 PIECE_BYTES = 1 << 20
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ZSTD_BITE = 1 << 11                                    # packed bytes at a time: they can give 32,768 times as many
-BOMB_BYTES, BOMB_RATIO = 1 << 28, 200                  # no text of numbers packs so well, and small files do no harm
+BOMB_BYTES, BOMB_RATIO = 1 << 26, 200                  # no text of numbers packs so well, and small files do no harm
 STDIN = "-"
 
 
@@ -120,5 +120,5 @@ def _unzstd(counted: _Reads) -> Iterator[bytes]:
         data = b""
         if frame.eof:
             frame, data = None, frame.unused_data
-        if piece:
-            yield piece
+        for start in range(0, len(piece), PIECE_BYTES):
+            yield piece[start:start + PIECE_BYTES]

@@ -20,11 +20,12 @@ from workloads.pieces import PrefixTree
 from workloads.readers.common import Head, Reader, numbered, score_columns
 from workloads.readers.json_lines import json_rows
 from workloads.readers.rows import Rows
-from workloads.readers.source import Source, first_line, open_source
+from workloads.readers.source import Source, beside, first_line, open_source
 from workloads.readers.times import fine_stamp
 from workloads.readers.values import ids_of, length_of, name_of
 
 SPAN_TOKENS = 16
+MOST_TOKENS = 1 << 29
 SIDES = {"sys_prompt": ("1_sys_prompt.jsonl", "sys_prompt_id"), "passages_ids": ("2_passages.jsonl", "passage_id"),
          "history": ("3_history.jsonl", "history_id"), "web_search": ("5_web_search.jsonl", "web_search_id"),
          "user_input": ("4_user_input.jsonl", "user_input_id")}
@@ -47,13 +48,13 @@ def read(source: Source) -> Rows:
     """Read a RAGPulse trace and the side files beside it, also when one of these is named; InputError for the first bad row."""
     first = first_line(source)[1]
     if '"token_length"' in first and '"hash_ids"' not in first:
-        path = os.path.join(os.path.dirname(source.path), TRACE)
-        if not os.path.isfile(path):
+        path = beside(os.path.join(os.path.dirname(source.path), TRACE))
+        if path is None:
             raise complaint(source.path, source.first.line, f"sizes of components of a RAGPulse trace, and no {TRACE} beside it")
         rows = read(open_source(path, source.options))
         note = f"{show_path(source.path)} has sizes of components: the trace beside it is read"
         return replace(rows, notes=(note, *rows.notes))
-    sizes = _sizes(source)
+    sizes, total = _sizes(source), 0
     tree = PrefixTree(SPAN_TOKENS)
     stamps, prompt, output, sessions = [], [], [], []
     for place, row in json_rows(source):
@@ -62,6 +63,9 @@ def read(source: Source) -> Rows:
         output.append(length_of(row, "output_length", place, int(source.options.strict)))
         sessions.append(name_of(row, "session_id", place))
         if sizes is not None:
+            total += prompt[-1]
+            if total > MOST_TOKENS:                    # memory goes by tokens here, not by bytes of the file
+                raise bad_value(place, "input_length", f"{prompt[-1]}: over {MOST_TOKENS} tokens so far, too many to know all")
             tree.add(_pieces(place, row, sizes, prompt[-1], len(prompt)))
     return Rows(source.path, np.array(prompt), np.array(output), [np.array(stamps, object)],
                 None if sizes is None else tree.content(), {"session": numbered(np.array(sessions, object))},
@@ -101,8 +105,8 @@ def _sizes(source: Source) -> Sizes | None:
         return None
     found: dict[str, dict[int, int]] = {}
     for part, (file, key) in SIDES.items():
-        path = os.path.join(folder, file)
-        if not os.path.isfile(path):
+        path = beside(os.path.join(folder, file))
+        if path is None:
             return None
         found[part] = {}
         for place, row in json_rows(open_source(path)):

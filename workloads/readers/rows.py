@@ -22,6 +22,7 @@ from workloads.synthetic import poisson_arrivals_us
 EVERY_ROW = slice(None)
 NO_OUTPUT = "no output lengths: every request generates 1 token; use --synth-output"
 SORTED = "the rows were not in order of time: sorted, rows of one time in the order of the file"
+NOT_READ = "{} that are not read: {}"
 NO_TIMES = "no arrival times: they have to be drawn; use --rate"
 NO_CONTENT = "no prefix identity: sharing cannot be measured; use --synth-prefix"
 NO_GENERATED = "no identity of generated tokens: only prompts can be found again"
@@ -50,6 +51,8 @@ class Rows:
         What the reader has to say.
     made_by : str or None
         The command that made the file, if it says so.
+    format : str or None
+        What it was read as.
     """
 
     path: str
@@ -61,6 +64,7 @@ class Rows:
     own_clocks: bool = False
     notes: tuple[str, ...] = ()
     made_by: str | None = None
+    format: str | None = None
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -80,6 +84,9 @@ class Rows:
         options = ReadOptions() if options is None else options
         output = np.ones(len(self), np.int64) if self.output_tokens is None else self.output_tokens
         rows, dropped = self._kept(output)
+        if options.strict and dropped:                 # drawn rows; readers refuse those of a file where they stand
+            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values())} of {len(self)} rows have no token: "
+                             + ", ".join(f"{n} {reason}" for reason, n in dropped.items()))
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)
@@ -94,7 +101,7 @@ class Rows:
         content = self.content if isinstance(rows, slice) or self.content is None else self.content.take(rows)
         try:
             return Trace(self.path, self.prompt_tokens[rows], output[rows], arrival_us, content=content, dropped=dropped,
-                         notes=tuple(notes), made_by=self.made_by, **besides)
+                         notes=tuple(notes), made_by=self.made_by, format=self.format, **besides)
         except ValueError as error:
             raise InputError(f"{show_path(self.path)}: {error}") from None
 

@@ -25,16 +25,18 @@ from workloads.readers.common import CERTAIN, Head, Reader
 from workloads.readers.json_document import document
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
-from workloads.readers.source import Source, open_source, whole_text
+from workloads.readers.source import Source, beside, open_source, whole_text
 from workloads.request import InputError, IntArray
 
 WINDOW_S = 600
 MOST_REQUESTS = 20_000_000
-PATTERNS = ("Gamma", "Weibull")
+TINY = 1e-300
+LEAST_SHAPE = {"Gamma": 1e-3, "Weibull": 0.05}        # below these, gaps are all but zero, and the mean is made of miracles
+MOST_SHAPE = 1e6
 COLUMNS = ("start_s", "rate_per_s", "cv", "pattern", "arg1", "arg2")
 PROMPT_PARTS = ("input_tokens", "text_tokens", "image_tokens", "audio_tokens", "video_tokens")
 _FILE = re.compile(r"(.*chunk-\d+)-(trace\.csv|dataset\.json)(\.gz|\.zst)?")
-_DATASET = re.compile(r'\s*\{\s*"\d+"\s*:\s*\{\s*"(?:input|text)_tokens"\s*:')
+_DATASET = re.compile(r'\s*\{\s*"\d+"\s*:\s*\{\s*"\w+_(?:tokens|ratio|count)"\s*:\s*"\{')
 _TABLE = re.compile(r"\{[\d\s.,:eE+-]*\}")
 
 
@@ -46,6 +48,16 @@ class Window(NamedTuple):
     pattern: str
     shape: float
     scale: float
+
+    @property
+    def gap_s(self) -> float:
+        """Mean gap between requests; infinite where there are none."""
+        if not self.pattern or self.rate_per_s == 0:
+            return math.inf
+        try:
+            return self.scale * (self.shape if self.pattern == "Gamma" else math.gamma(1 + 1 / self.shape))
+        except (OverflowError, ZeroDivisionError):
+            return math.inf
 
 
 class Distribution(NamedTuple):
@@ -88,7 +100,7 @@ def score(head: Head) -> int:
     if head.record is not None or head.fault is not None:
         return CERTAIN + 5 if _DATASET.match(head.text) else 0
     names = head.columns
-    return CERTAIN + 5 if len(names) == len(COLUMNS) and names[3] in (*PATTERNS, "") and _number(names[0]) is not None else 0
+    return CERTAIN + 5 if len(names) == len(COLUMNS) and names[3] in (*LEAST_SHAPE, "") and _number(names[0]) is not None else 0
 
 
 def read(source: Source) -> Rows:
@@ -96,7 +108,7 @@ def read(source: Source) -> Rows:
     found = _FILE.fullmatch(source.path)
     if found is None:
         raise InputError(f"{show_path(source.path)}: a ServeGen client is two files, chunk-K-trace.csv and chunk-K-dataset.json")
-    other = _beside(found[1], "dataset.json" if found[2] == "trace.csv" else "trace.csv")
+    other = beside(f"{found[1]}-{'dataset.json' if found[2] == 'trace.csv' else 'trace.csv'}")
     if other is None:
         raise InputError(f"{show_path(source.path)}: the client's other file is not beside it")
     trace, dataset = (source, open_source(other)) if found[2] == "trace.csv" else (open_source(other), source)
@@ -109,7 +121,7 @@ def read_folder(path: str, options: ReadOptions) -> Rows | None:
                    key=lambda stem: int(stem.rpartition("-")[2]))
     clients, missing = [], 0
     for stem in stems:
-        trace, dataset = _beside(stem, "trace.csv"), _beside(stem, "dataset.json")
+        trace, dataset = beside(f"{stem}-trace.csv"), beside(f"{stem}-dataset.json")
         if trace is None or dataset is None:
             missing += 1
         else:
@@ -119,11 +131,6 @@ def read_folder(path: str, options: ReadOptions) -> Rows | None:
     if not clients:
         raise InputError(f"{show_path(path)}: no client has both its trace and its dataset here")
     return _drawn(path, clients, options, missing)
-
-
-def _beside(stem: str, ending: str) -> str | None:
-    paths = (f"{stem}-{ending}{packed}" for packed in ("", ".gz", ".zst"))
-    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 # ---------------------------------------------------------------------- reading
@@ -149,15 +156,17 @@ def _lines(source: Source) -> Iterator[tuple[Place, str]]:
 
 def _window(place: Place, fields: list[str]) -> Window:
     if len(fields) != len(COLUMNS):
-        raise complaint(*place, f"{len(fields)} fields, but a window has {len(COLUMNS)}: {', '.join(COLUMNS)}")
+        raise complaint(place.path, place.line, f"{len(fields)} fields, but a window has {len(COLUMNS)}: {', '.join(COLUMNS)}")
     numbers = [_number(text) for text in fields]
     for name, text, value in zip(COLUMNS, fields, numbers, strict=True):
         if name != "pattern" and value is None:
             raise bad_value(place, name, f"{show(text)} is not a number of 0 or more")
     start, rate, _, _, shape, scale = (value or 0.0 for value in numbers)
-    if fields[3] not in (*PATTERNS, "") or (fields[3] and not (shape > 0 and scale > 0)):
-        raise bad_value(place, "pattern", f"{show(','.join(fields[3:]))}: Gamma or Weibull, shape and scale above 0 is wanted")
-    return Window(start, rate, fields[3], shape, scale)
+    pattern = fields[3].strip()
+    if pattern and not (LEAST_SHAPE.get(pattern, math.inf) <= shape <= MOST_SHAPE and scale > 0):
+        kinds = " or ".join(f"{name} of shape {least:g} to {MOST_SHAPE:g}" for name, least in LEAST_SHAPE.items())
+        raise bad_value(place, "pattern", f"{show(','.join(fields[3:]))}: {kinds}, and a scale above 0 are wanted")
+    return Window(start, rate, pattern, shape, scale)
 
 
 def _number(text: str) -> float | None:
@@ -185,8 +194,9 @@ def _distribution(place: Place, name: str, text: object) -> Distribution:
 # ---------------------------------------------------------------------- drawing
 def _drawn(path: str, clients: list[Client], options: ReadOptions, missing: int = 0) -> Rows:
     start, stop = options.window_s or _first_busy(path, clients)
-    expected = sum(window.rate_per_s * max(min(window.start_s + WINDOW_S, stop) - max(window.start_s, start), 0)
-                   for client in clients for window in client.windows)
+    looked_at = [window for client in clients for window in client.windows if start - WINDOW_S < window.start_s < stop]
+    # a window is drawn from its start on, wherever in it one begins to look
+    expected = sum((min(window.start_s + WINDOW_S, stop) - window.start_s) / max(window.gap_s, TINY) for window in looked_at)
     if expected > MOST_REQUESTS:
         raise InputError(f"{show_path(path)}: {expected:,.0f} requests from {start:g} to {stop:g} s: at most {MOST_REQUESTS:,} "
                          "are drawn at once (--window START:STOP)")
@@ -205,7 +215,7 @@ def _drawn(path: str, clients: list[Client], options: ReadOptions, missing: int 
 
 
 def _first_busy(path: str, clients: list[Client]) -> tuple[float, float]:
-    busy = [window.start_s for client in clients for window in client.windows if window.rate_per_s > 0 and window.pattern]
+    busy = [window.start_s for client in clients for window in client.windows if window.gap_s < math.inf]
     if not busy:
         raise InputError(f"{show_path(path)}: no window has any request")
     return min(busy), min(busy) + WINDOW_S
@@ -216,7 +226,7 @@ def _requests(client: Client, start: float, stop: float, rng: np.random.Generato
     for window in client.windows:
         first, last = max(window.start_s, start), min(window.start_s + WINDOW_S, stop)
         key = client.at(window.start_s)
-        if first >= last or not window.pattern or window.rate_per_s == 0 or key is None:
+        if first >= last or window.gap_s == math.inf or key is None:
             continue
         times = window.start_s + _arrivals(window, last - window.start_s, rng)
         times = times[times >= first]
@@ -228,14 +238,11 @@ def _requests(client: Client, start: float, stop: float, rng: np.random.Generato
 
 def _arrivals(window: Window, length_s: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """Seconds from the window's start, below ``length_s``."""
-    mean = window.scale * (window.shape if window.pattern == "Gamma" else math.gamma(1 + 1 / window.shape))
     times = np.zeros(1)
     while times[-1] < length_s:
-        n = min(int((length_s - times[-1]) / mean * 1.1) + 16, MOST_REQUESTS)
+        n = max(int((length_s - times[-1]) / window.gap_s * 1.1) + 16, len(times))
         gaps = window.scale * (rng.standard_gamma if window.pattern == "Gamma" else rng.weibull)(window.shape, n)
         times = np.concatenate((times, times[-1] + np.cumsum(gaps)))
-        if len(times) > 2 * MOST_REQUESTS:
-            raise InputError(f"a window with gaps of {mean:g} s on average has too many requests")
     return times[1:][times[1:] < length_s]
 
 

@@ -10,6 +10,7 @@ a pipe works too.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -73,6 +74,11 @@ def open_source(path: str, options: ReadOptions | None = None) -> Source:
     if first is None or not first.data.strip():
         raise InputError(f"{show_path(shown)}: the file is empty")
     return Source(shown, first, blocks, options)
+
+
+def beside(path: str) -> str | None:
+    """A file that belongs to another, as it is or packed; None if there is none."""
+    return next((path + packed for packed in ("", ".gz", ".zst") if os.path.isfile(path + packed)), None)
 
 
 def whole_text(source: Source) -> str:

@@ -8,11 +8,20 @@ Ids of these formats name whole prefixes, so none can stand twice in one request
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 
 import numpy as np
 
 from workloads.messages import Place, bad_value
 from workloads.request import ContentIds, IntArray
+
+
+def refuse_twice(place: Place, column: str, ids: list[int]) -> None:
+    """An InputError for an id that stands twice in one request."""
+    if len(set(ids)) < len(ids):
+        counts = Counter(ids)
+        twice = next(one for one in ids if counts[one] > 1)
+        raise bad_value(place, column, f"id {twice} stands there twice, but an id names a whole prefix")
 
 
 class Spans:
@@ -37,9 +46,7 @@ class Spans:
         InputError
             If an id stands there twice, or there are more ids than tokens.
         """
-        if len(set(ids)) < len(ids):
-            twice = next(one for i, one in enumerate(ids) if one in ids[:i])
-            raise bad_value(place, column, f"id {twice} stands there twice, but an id names a whole prefix")
+        refuse_twice(place, column, ids)
         self._flat.extend(ids)
         self._starts.append(len(self._flat))
         self._lines.append(place.line)

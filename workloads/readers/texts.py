@@ -12,6 +12,8 @@ from array import array
 
 import numpy as np
 
+from workloads.messages import Place, bad_value, show
+from workloads.readers.values import TOO_FEW
 from workloads.request import ContentIds
 
 BYTES_A_TOKEN = 4
@@ -26,6 +28,14 @@ def estimated_tokens(text: str) -> int:
     4
     """
     return -(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN)
+
+
+def tokens_of_text(text: str, column: str, place: Place, strict: bool) -> int:
+    """The same of a text in a file; InputError if it is empty and that is not allowed."""
+    tokens = estimated_tokens(text)
+    if strict and not tokens:
+        raise bad_value(place, column, f"{show(text)} {TOO_FEW}")
+    return tokens
 
 
 class Chunks:

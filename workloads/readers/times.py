@@ -56,6 +56,8 @@ def iso_ns(text: str) -> int:
         raise ValueError(f"is outside the years {YEARS[0]} to {YEARS[1]}")
     seconds = (moment - datetime(1970, 1, 1)) // timedelta(seconds=1)
     if sign:
+        if int(hours) > 23 or int(minutes) > 59:
+            raise ValueError("is not a time: the offset must be below 24:00")
         seconds -= int(sign + "1") * (int(hours) * 3600 + int(minutes) * 60)
     return seconds * 10**9 + int((fraction or "").ljust(9, "0"))
 

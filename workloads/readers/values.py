@@ -87,8 +87,8 @@ def ids_of_text(text: str) -> IntArray:
     array([ 7,  8, 12])
     """
     words = text.split()
-    if not all(word.isascii() and word.isdigit() and len(word) <= 18 for word in words):
-        raise ValueError("is not a list of ids (whole numbers below 10**18) with spaces between them")
+    if not all(word.isascii() and word.isdigit() and len(word) <= 19 and int(word) <= MOST_ID for word in words):
+        raise ValueError("is not a list of ids (whole numbers up to 2**63 - 1) with spaces between them")
     return np.array(words, np.int64)
 
 
@@ -154,6 +154,13 @@ def stamp_of(row: Mapping[str, Any], column: str, place: Place, unit_exponent: i
         return fine_stamp(str(value), unit_exponent)
     except ValueError as error:
         raise bad_value(place, column, f"{show(value)} {error}") from None
+
+
+def later(place: Place, column: str, stamp: int, by: int) -> int:
+    """A stamp after another, both in units of 1e-40 s; InputError if that is over 1e12 s."""
+    if stamp + by > LATEST_S * 10**FINE_DIGITS:
+        raise bad_value(place, column, "comes to a time over 1e12 seconds, counted from the one before it")
+    return stamp + by
 
 
 def ids_of(row: Mapping[str, Any], column: str, place: Place) -> list[int]:

@@ -12,6 +12,7 @@ Each part has a random stream of its own: other arrivals leave the lengths as th
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from workloads.messages import show_path
+from workloads.messages import show, show_path
 from workloads.request import InputError, IntArray, Trace
 from workloads.synth.arrivals import ARRIVALS, Users
 from workloads.synth.content import Paths, contents, no_pieces
@@ -67,19 +68,75 @@ def read_recipe(path: str | os.PathLike[str]) -> Trace:
     >>> read_recipe(path).prompt_tokens
     array([40, 40, 40])
     """
-    shown = show_path(os.fspath(path))
+    return recipe_of_text(recipe_text(path), os.fspath(path))
+
+
+def recipe_text(path: str | os.PathLike[str]) -> bytes:
+    """What stands in the file; ``-`` is standard input.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is over a megabyte.
+    """
+    shown = "standard input" if path == "-" else show_path(os.fspath(path))
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(LARGEST_RECIPE + 1)
-        if len(text) > LARGEST_RECIPE:
-            raise InputError(f"more than {LARGEST_RECIPE:,} bytes are no recipe")
-        return recipe(tomllib.loads(text.decode("utf-8")))
-    except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
+        if path == "-":
+            text = sys.stdin.buffer.read(LARGEST_RECIPE + 1)
+        else:
+            with Path(path).open("rb") as file:
+                text = file.read(LARGEST_RECIPE + 1)
     except OSError as error:
         raise InputError(f"{shown}: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits, a name with a NUL
+    except ValueError as error:                        # a name with a NUL
+        raise InputError(f"{shown}: not a TOML recipe: {error}") from None
+    if len(text) > LARGEST_RECIPE:
+        raise InputError(f"{shown}: more than {LARGEST_RECIPE:,} bytes are no recipe")
+    return text
+
+
+def recipe_of_text(text: bytes, path: str, changed: Mapping[str, object] | None = None) -> Trace:
+    """The trace that TOML describes.
+
+    Parameters
+    ----------
+    text : bytes
+    path : str
+        Where it came from, for complaints.
+    changed : mapping of key to value, optional
+        What to put in place of what is there, as ``arrivals.rate``.
+
+    Raises
+    ------
+    InputError
+        As `read_recipe`.
+
+    >>> text = b'requests = 3\\nprompt = 40\\noutput = 9\\narrivals = "constant:rate=1"'
+    >>> recipe_of_text(text, "a.toml", {"arrivals.rate": 4}).arrival_us.tolist()
+    [0, 250000, 500000]
+    """
+    shown = "standard input" if path == "-" else show_path(path)
+    try:
+        table: dict[str, Any] = tomllib.loads(text.decode("utf-8"))
+        for key, value in (changed or {}).items():
+            _put(table, key, value)
+        return recipe(table)
+    except InputError as error:
+        raise InputError(f"{shown}: {error}") from None
+    except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits
         raise InputError(f"{shown}: not a TOML recipe: {' '.join(str(error).split())}") from None
+
+
+def _put(table: dict[str, Any], key: str, value: object) -> None:
+    """A value in place of what is at ``part.key``; short forms on the way become tables."""
+    *parts, last = key.split(".")
+    for depth, part in enumerate(parts, 1):
+        where = ".".join(parts[:depth])
+        if part not in table:
+            raise InputError(f"{where}: there is no such part, so no {show(key)} to change")
+        table[part] = table_of(table[part], where)
+        table = table[part]
+    table[last] = value
 
 
 def recipe(table: Mapping[str, Any]) -> Trace:

@@ -47,7 +47,7 @@ def parse_spec(text: str, where: str = "spec") -> dict[str, object]:
             raise InputError(f"{where}: {show(part)} in {show(text)} is not key=value")
         if key in table:
             raise InputError(f"{where}: the key {show(key)} comes twice in {show(text)}")
-        table[key] = _value(value)
+        table[key] = value_of(value)
     return table
 
 
@@ -66,7 +66,12 @@ def _parts(text: str, where: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _value(text: str) -> object:
+def value_of(text: str) -> object:
+    """What a text stands for: a number, true or false, a short form in brackets, else a string.
+
+    >>> value_of("4"), value_of("(uniform:least=1,most=5)")
+    (4, 'uniform:least=1,most=5')
+    """
     if text.startswith("(") and text.endswith(")"):
         return text[1:-1]
     if text in ("true", "false"):
