@@ -12,6 +12,7 @@ from workloads.request import InputError
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
+    "prefix": "what prefix caching gains: hit rate against pool size, by policy, the bound, and the money",
     "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
     "trace": "look at request traces, and make, convert, cut, scale, merge and sample them",
     "reproduce": "a published figure or claim, our number beside it, the difference, the picture",

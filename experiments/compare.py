@@ -135,22 +135,24 @@ def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -
     return {
         "schema": 1,
         "pagedsim": VERSION,
-        "trace": _trace_json(setup),
-        "config": _config_json(setup),
+        "trace": trace_json(setup),
+        "config": config_json(setup),
         "capacity": setup.capacity(),
         "scenarios": [scenario(name, run) for name, run in runs.items()],
         "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, setup.kv_bytes_per_token, audits[name])],
     }
 
 
-def _trace_json(setup: Setup) -> dict[str, Any]:
+def trace_json(setup: Setup) -> dict[str, Any]:
+    """The ``trace`` object of the JSON."""
     trace = setup.trace
     return {"source": trace.source, "requests": len(trace), "dropped": dict(trace.dropped),
             "prompt_tokens": int(trace.prompt_tokens.sum()), "output_tokens": int(trace.output_tokens.sum()),
             "duration_s": trace.duration_s}
 
 
-def _config_json(setup: Setup) -> dict[str, Any]:
+def config_json(setup: Setup) -> dict[str, Any]:
+    """The ``config`` object of the JSON: all that was asked for and assumed."""
     sim, scheduler, several = setup.sim, setup.sim.scheduler, setup.trace.sequences
     return {
         **setup.asked, "trace_format": setup.trace.format,

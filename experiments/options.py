@@ -13,6 +13,8 @@ from sim.catalog import ALLOCATORS, DEFAULT
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
 
+BLOCK_SIZE = 16
+
 
 class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line on stderr and exits with 2."""
@@ -69,7 +71,8 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quantization", metavar="METHOD", help="weights: fp8, int8, int4, awq, gptq, nvfp4, mxfp4, "
                        "bitsandbytes, or a GGUF type such as Q4_K_M (default: as the model is published)")
     group.add_argument("--kv-cache-dtype", default="auto", help="auto (the model's), fp8, int8, ...")
-    group.add_argument("--block-size", type=whole(1), default=16, metavar="TOKENS", help="slots a block (default 16)")
+    group.add_argument("--block-size", type=whole(1), default=BLOCK_SIZE, metavar="TOKENS",
+                       help=f"slots a block (default {BLOCK_SIZE})")
     group.add_argument("--max-model-len", type=length, metavar="TOKENS", help="longest prompt + output, or auto: the longest "
                        "that fits (default: the model's; without a model the longest of the trace, rounded up to a block)")
     group.add_argument("--gpu-memory-utilization", type=number(0, 1), metavar="X",

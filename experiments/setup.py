@@ -52,7 +52,11 @@ class Setup:
 def prepare(options: argparse.Namespace) -> Setup:
     """Read, size and check; raises InputError with one line for whatever cannot be used."""
     notes: list[str] = []
-    trace = load_trace(options, notes)
+    return size_up(load_trace(options, notes), options, notes)
+
+
+def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setup:
+    """The server that the options describe, for a trace that is there; ``notes`` are gone on with."""
     model, gpu = model_and_gpu(options, notes)
     asked = None if model is None else deployment(options, model, gpu)
     version = NEWEST if options.vllm_version is None else parse_version(options.vllm_version)

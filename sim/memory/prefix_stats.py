@@ -21,7 +21,7 @@ class PrefixStats:
     """Counters of one run, all in tokens unless named blocks.
 
     ``query_*`` and ``hit_*`` are of first admissions, ``resume_*`` of resumed ones; ``hit_tokens_by_origin`` covers both,
-    so its sum is ``hit_tokens + resume_hit_tokens``.
+    so its sum is ``hit_tokens + resume_hit_tokens``, and ``resume_hit_tokens_by_origin`` is the resumes' part of it.
     """
 
     def __init__(self, demand: Demand, num_blocks: int, block_size: int) -> None:
@@ -31,7 +31,7 @@ class PrefixStats:
         self.requests = self.resumes = 0
         self.query_tokens = self.hit_tokens = self.query_blocks = self.hit_blocks = 0
         self.resume_query_tokens = self.resume_hit_tokens = 0
-        self.hit_tokens_by_origin = dict.fromkeys(ORIGINS, 0)
+        self.hit_tokens_by_origin, self.resume_hit_tokens_by_origin = dict.fromkeys(ORIGINS, 0), dict.fromkeys(ORIGINS, 0)
 
     def wrote(self, blocks: NDArray[np.int32], request: int | IntArray) -> None:
         """Remember who was given ``blocks``: one request for all of them, or one each."""
@@ -61,3 +61,5 @@ class PrefixStats:
         counts = (len(own) - own.sum() - same.sum(), same.sum(), own.sum())
         for origin, blocks in zip(ORIGINS, counts, strict=True):
             self.hit_tokens_by_origin[origin] += int(blocks) * self._block_size
+            if ask.resumed:
+                self.resume_hit_tokens_by_origin[origin] += int(blocks) * self._block_size
