@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from experiments import options as opt
+from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_writable, write_json, write_text
@@ -49,6 +50,7 @@ def main(argv: list[str]) -> int:
     setup = prepare(options)
     names = _allocators(options)
     runs, timelines, audits = _simulate(setup, names, options)
+    setup.notes += cache_notes(runs)
     document = compare_json(setup, runs, audits)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
@@ -78,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators, opt.add_output):
         add(made)
     return made
 
@@ -87,19 +89,18 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """What cannot be written is said before the work, not after it."""
     if options.plot is not None:
         check_format(options.plot)
-    names = {"--trace": options.trace, "--plot": options.plot, "--requests": options.requests,
-             "--json": None if options.json == "-" else options.json}
-    taken: dict[str, str] = {}
+    taken = {os.path.realpath(path): "the trace" for path in (options.warm_trace, options.trace) if path is not None}
+    names = {"--plot": options.plot, "--requests": options.requests, "--json": None if options.json == "-" else options.json}
     for option, path in names.items():
         if path is None:
             continue
-        if path == "-" and option != "--trace":
+        if path == "-":
             raise InputError(f"{option} -: only --json goes to standard output")
-        if option != "--trace":
-            check_writable(path)
-        other = taken.setdefault(os.path.realpath(path), option)
-        if other != option and os.path.isfile(path) | (not os.path.exists(path)):
-            raise InputError(f"{path}: {option} would overwrite the {'trace' if other == '--trace' else f'output of {other}'}")
+        check_writable(path)
+        mine = f"the output of {option}"
+        other = taken.setdefault(os.path.realpath(path), mine)
+        if other != mine and os.path.isfile(path) | (not os.path.exists(path)):
+            raise InputError(f"{path}: {option} would overwrite {other}")
 
 
 def _console() -> Console:
@@ -140,7 +141,7 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
                 watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             timeline = timelines[name] if options.plot is not None else None
             try:
-                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers).run()
+                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers, setup.warm).run()
             except MemoryError:
                 raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
                                  f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
@@ -154,7 +155,7 @@ def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -
         "schema": 1,
         "pagedsim": VERSION,
         "trace": _trace_json(setup),
-        "config": _config_json(setup),
+        "config": _config_json(setup) | cache_json(setup.sim, setup.warm, runs),
         "capacity": setup.capacity(),
         "scenarios": [scenario(name, run) for name, run in runs.items()],
         "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, setup.kv_bytes_per_token, audits[name])],

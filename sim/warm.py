@@ -37,7 +37,8 @@ def demand_behind(trace: Trace, warm: Trace, max_model_len: int) -> Demand:
     Raises
     ------
     ValueError
-        If the content ids of the two are not of one kind: missing, of other spans, or only one covers generated tokens.
+        If the content ids of the two are not of one kind: missing, of other spans, or only one covers generated tokens; if an
+        earlier request has several sequences.
 
     Examples
     --------
@@ -56,11 +57,13 @@ def demand_behind(trace: Trace, warm: Trace, max_model_len: int) -> Demand:
     return Demand(both, max_model_len)
 
 
-def _joined(trace: Trace, warm: Trace) -> ContentIds:
-    """The ids of both, one id space."""
+def check_warm(trace: Trace, warm: Trace) -> None:
+    """Raise what `demand_behind` raises."""
     for one in (trace, warm):
         if one.content is None:
             raise ValueError(f"{one.source} has no prefix identity: nothing could be found again")
+    if warm.sequences is not None:
+        raise ValueError(f"{warm.source} has several sequences a request: earlier requests are served with one")
     a, b = trace.content, warm.content
     assert a is not None and b is not None
     if a.span_tokens != b.span_tokens:
@@ -69,6 +72,13 @@ def _joined(trace: Trace, warm: Trace) -> ContentIds:
     if a.cover_output != b.cover_output:
         names = (trace.source, warm.source) if a.cover_output else (warm.source, trace.source)
         raise ValueError(f"the ids of {names[0]} go on over generated tokens and those of {names[1]} do not")
+
+
+def _joined(trace: Trace, warm: Trace) -> ContentIds:
+    """The ids of both, one id space."""
+    check_warm(trace, warm)
+    a, b = trace.content, warm.content
+    assert a is not None and b is not None
     return replace(a, ids=np.concatenate((a.ids, b.ids)), starts=np.concatenate((a.starts, b.starts[1:] + a.starts[-1])))
 
 

@@ -220,7 +220,7 @@ def test_one_at_a_time_against_lists(made, blocks, size):
     host_hits = loaded = 0
     for row, (prompt, output, _) in enumerate(requests):
         full = (prompt + output - 1) // 4
-        content = [tuple(ids[row][: k + 1]) if 4 * (k + 1) <= prompt else (row, k) for k in range(full)]
+        content = [tuple(ids[row][: k + 1]) if 4 * (k + 1) <= prompt else ("own", row, k) for k in range(full)]
         findable = content[: (prompt - 1) // 4]
         found = pool.lookup(findable)
         loads = tier.leading(findable[len(found):])
