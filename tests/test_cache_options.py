@@ -106,7 +106,8 @@ def test_another_file_of_one_id_space_and_a_tier(capsys, tmp_path):
 def chats(folder, name):
     """A file whose texts are numbered as they are read."""
     path = folder / name
-    path.write_text(json.dumps({"input_toks": 40, "output_toks": 3, "arrival_time_ns": 0, "input_tok_ids": list(range(40))}) + "\n")
+    row = {"input_toks": 40, "output_toks": 3, "arrival_time_ns": 0, "input_tok_ids": list(range(40))}
+    path.write_text(json.dumps(row) + "\n")
     return path
 
 

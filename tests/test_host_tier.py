@@ -146,7 +146,8 @@ def test_the_last_token_is_computed_wherever_the_prompt_lies():
 
 
 def test_origin_is_who_computed_it():
-    trace = trace_of(FOUR, content=[ONE, TWO, ONE, ONE], session=[5, 6, 5, 9])
+    # The third request loads what the first computed; the fourth, of the first one's session, finds that on the GPU.
+    trace = trace_of(FOUR, content=[ONE, TWO, ONE, ONE], session=[5, 6, 9, 5])
     run = Engine(trace, config_of(4, 4, 64, step_time=ConstantStepTime(10), host_memory=KIB), "paged-prefix").run()
     assert prefix_cache(run)["hit_tokens_by_origin"] == {"other_request": 8, "same_session": 8, "own_after_preemption": 0}
 
@@ -282,6 +283,19 @@ def test_jumping_is_stepping(made, blocks, size, changes, samples):
     assert counts["copied_down"] + counts["already_on_host"] == run.allocator.pool.evicted
     assert counts["copied_down"] - counts["dropped_from_host"] == counts["on_host_at_end"] <= size
     assert sum(prefix_cache(run)["hit_tokens_by_origin"].values()) == sum(counts[k] for k in counts if k.endswith("hit_tokens"))
+
+
+def test_a_head_may_ask_for_less_when_the_tier_drops_what_it_found():
+    # Without the gate the last request asks for room for what it found and 1 token more. It is refused; as the others grow,
+    # the tier of 2 drops what it found, and room for 1 token there is: no jump may pass that step.
+    requests = [(19, 1, 0), (20, 2, 0), (15, 1, 100), (8, 20, 100), (6, 8, 130), (20, 1, 160)]
+    a, b = [10, 11, 12, 13, 14], [0, 1, 2, 3, 4]
+    trace = trace_of(requests, content=[a, b, a[:4], b[:2], a[:2], b])
+    config = config_of(9, 4, 40, step_time=ConstantStepTime(10), host_memory=replace(KIB, blocks=2), reserve_full_isl=False,
+                       max_num_batched_tokens=3, max_num_seqs=3)
+    for jump in (1, 1024):
+        run = Engine(trace, replace(config, longest_jump=jump), "paged-prefix").run()
+        assert run.log.admitted_us.tolist() == [0, 60, 140, 152, 162, 192]
 
 
 @settings(max_examples=40 * LONG, deadline=None)
