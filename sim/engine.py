@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
 from sim.arrivals import Arrivals
 from sim.catalog import ALLOCATORS, CACHING, SCHEDULERS, block_slots
@@ -71,7 +70,7 @@ class Engine:
             self.demand, self.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
         self.ledger = Ledger(self.allocator.capacity, size - 1)
         self.log = RequestLog(len(trace))
-        verdict = self._verdicts(self.allocator.impossible()[: len(trace)])
+        verdict = self._verdicts()
         self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
         self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, self.arrivals.arrival_us, verdict)
         if warms:
@@ -85,8 +84,8 @@ class Engine:
         self._ends: deque[int] = deque()
         self._last_end = 0
 
-    def _verdicts(self, impossible: NDArray[np.bool_]) -> IntArray:
-        verdict = np.where(impossible, EXCEEDS_POOL, SERVED)
+    def _verdicts(self) -> IntArray:
+        verdict = np.where(self.allocator.impossible()[: len(self.demand)], EXCEEDS_POOL, SERVED)
         if self.demand.sequences is not None and self.config.scheduler.max_num_seqs is not None:
             verdict[self.demand.sequences > self.config.scheduler.max_num_seqs] = TOO_WIDE
         verdict[self.demand.too_long] = TOO_LONG

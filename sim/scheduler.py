@@ -245,7 +245,7 @@ class Scheduler(RunningSequences):
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.
         # Without the gate the head asks for less when the host tier drops what it found there.
-        stays = self.config.reserve_full_isl or not ask.prefix.loads
+        stays = ask.whole or not ask.prefix.loads
         return DecodeRun(steps, by_priority, self._refusal(ask)) if stays else NO_RUN
 
     def _alike(self, most: int) -> int:
