@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from experiments import options as opt
+from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, write_json, write_text
@@ -45,11 +46,13 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--requests": options.requests, "--json": options.json}, [options.trace])
+    check_outputs({"--plot": options.plot, "--requests": options.requests, "--json": options.json},
+                  [options.trace, options.warm_trace])
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
     runs, timelines, audits = _simulate(setup, names, options)
+    setup.notes += cache_notes(runs)
     document = compare_json(setup, runs, audits)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
@@ -79,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_allocators, opt.add_output):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators, opt.add_output):
         add(made)
     return made
 
@@ -122,7 +125,7 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
                 watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             timeline = timelines[name] if options.plot is not None else None
             try:
-                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers).run()
+                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers, setup.warm).run()
             except MemoryError:
                 raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
                                  f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
@@ -136,7 +139,7 @@ def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -
         "schema": 1,
         "pagedsim": VERSION,
         "trace": trace_json(setup),
-        "config": config_json(setup),
+        "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs),
         "capacity": setup.capacity(),
         "scenarios": [scenario(name, run) for name, run in runs.items()],
         "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, setup.kv_bytes_per_token, audits[name])],

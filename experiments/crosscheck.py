@@ -19,6 +19,7 @@ from sim.memory.allocator import Allocator
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.memory.reserving import ReservingAllocator
+from sim.memory.tiered import TieredAllocator
 from sim.run import Observer, Run
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
@@ -138,6 +139,10 @@ def _paged_checks(name: str, run: Run, bytes_per_slot: int | None, audit: TableA
     yield Check(f"{unit} in tables at the fullest = blocks x block {unit}", name,
                 audit.by_tables * size * per_slot, audit.by_free_queue * kv_formula.kv_bytes_per_block(per_slot, size), True)
     yield Check("wrong ref counts = 0", name, audit.wrong_refs, 0, True)
+    if isinstance(run.allocator, TieredAllocator):
+        tier = run.allocator.tier
+        yield Check("evicted blocks = moved down + on the host already", name, run.allocator.pool.evicted,
+                    tier.stored + tier.kept, True)
     if isinstance(run.allocator, ReservingAllocator):
         yield Check("preemptions = 0", name, run.preemptions, 0, True)
     elif not run.allocator.reserves_ahead or run.demand.sequences is None:     # sequences to come have blocks before they run

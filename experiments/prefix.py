@@ -11,14 +11,15 @@ from typing import Any
 from rich.progress import Progress
 
 from experiments import options as opt
+from experiments.cache_options import add_cache
+from experiments.figures import check_format
 from experiments.load import load_trace
-from experiments.output import write_json
+from experiments.output import check_outputs, write_json
 from experiments.prefix_analysis import analyse
 from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import print_prefix
 from experiments.progress import bars
 from experiments.setup import Setup, size_up
-from experiments.trace_info import check_outputs
 from experiments.trace_options import add_trace
 from sim.caching.stream import CONVENTIONS
 from sim.catalog import EVICTION
@@ -42,7 +43,9 @@ NEEDS_CONTENT = ("has no prefix identity: sharing cannot be measured on it; --sy
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
-    check_outputs(options)
+    if options.plot is not None:
+        check_format(options.plot)
+    check_outputs({"--plot": options.plot, "--json": options.json}, [options.trace, options.warm_trace])
     started = time.perf_counter()
     setup = _prepare(options)
     with bars(options.quiet) as progress:
@@ -67,13 +70,13 @@ def parser() -> argparse.ArgumentParser:
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     add_trace(made)
     _add_view(made)
-    for add in (opt.add_sizing, opt.add_scheduler):
+    for add in (opt.add_sizing, opt.add_scheduler, add_cache):
         add(made)
     group = made.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
-    made.set_defaults(allocator=None, placement="buddy", page_size=None, block_size=None)
+    made.set_defaults(tries_tiers=True, allocator=None, placement="buddy", page_size=None, block_size=None)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from experiments import prefix_curves as curves
@@ -12,6 +13,7 @@ from experiments.prefix_money import money, prices
 from experiments.prefix_policies import default_sizes, replayed_stream, replays
 from experiments.prefix_serving import default_pools, serving
 from experiments.prefix_text import LEGEND
+from experiments.prefix_tiers import tiers
 from experiments.setup import MOST_BLOCKS, Setup
 from experiments.version import VERSION
 from sim.catalog import EVICTION
@@ -41,7 +43,8 @@ def analyse(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObje
     policies, replayed = _policies(setup, found, options, today, gib, watch)
     marks = {today, *options.pool_blocks, *(row["blocks"] for rows in policies.values() for row in rows)}
     at = curves.sizes(found.stream.count, marks)
-    served = None if options.no_serving else _serving(setup, options, watch)
+    bare = replace(setup, sim=replace(setup.sim, host_memory=None))    # the tier asked for stands in the table of tiers
+    served = None if options.no_serving else _serving(bare, options, watch)
     worth = money(found, today, prices(*_rate(setup, options), setup.model, setup.gpu, gib, _gpus(options)))
     document = {
         "schema": 1, "trace": trace_json(setup), "block_size": size, "accesses": len(found.stream),
@@ -51,7 +54,7 @@ def analyse(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObje
         "block_sizes": curves.block_sizes(found.known, [*curves.BLOCK_SIZES, size, found.known.span_tokens]),
         "reuse": curves.reuse(found), "money": worth, "convention": options.convention, "policy_block_size": replayed,
         "span_tokens": found.known.span_tokens, "longest_shared_prefix": int(found.known.tokens.max()),
-        "capacity": setup.capacity(),
+        "capacity": setup.capacity(), "tiers": tiers(bare, options, watch),
     }
     notes = [*setup.notes, *_notes(document, setup.trace.closed_loop, bool(options.pool_blocks))]
     return {**document, "notes": notes, "legend": LEGEND, "config": _config(setup, options), "pagedsim": VERSION}

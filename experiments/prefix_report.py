@@ -12,6 +12,7 @@ from rich.text import Text
 
 from experiments.prefix_serving_report import serving_tables
 from experiments.prefix_text import LEGEND, percent, show, show_room, table
+from experiments.prefix_tiers import tier_tables
 from workloads.messages import show_path
 from workloads.request import InputError
 
@@ -155,5 +156,6 @@ def _stated(money: JsonObject) -> str:
     return "".join(f"; {text}" for text in (rate, speed, missing) if text)
 
 
-TABLES: tuple[Callable[[JsonObject], Iterator[Titled]], ...] = (_goals, _policies, serving_tables, _block_sizes, _money)
+TABLES: tuple[Callable[[JsonObject], Iterator[Titled]], ...] = (
+    _goals, _policies, serving_tables, tier_tables, _block_sizes, _money)
 """A part of the document -> titled tables; one line a part."""

@@ -73,10 +73,15 @@ def _starts(setup: Setup, blocks: int) -> bool:
 
 
 def _served(setup: Setup, allocator: str, blocks: int, gib_per_block: float | None, watch: Watch) -> JsonObject:
-    follow = _Follow(watch(f"{allocator} {blocks:,}", len(setup.trace)))
-    run = Engine(setup.trace, replace(setup.sim, num_blocks=blocks + 1), allocator, None, [follow]).run()
-    return {"allocator": allocator, "blocks": blocks, "gib": None if gib_per_block is None else blocks * gib_per_block,
-            **facts(run, follow.lost)}
+    found = facts_of(setup, allocator, blocks, watch, f"{allocator} {blocks:,}")[1]
+    return {"allocator": allocator, "blocks": blocks, "gib": None if gib_per_block is None else blocks * gib_per_block, **found}
+
+
+def facts_of(setup: Setup, allocator: str, blocks: int, watch: Watch, label: str) -> tuple[Run, JsonObject]:
+    """Serve the trace with a pool of ``blocks`` blocks."""
+    follow = _Follow(watch(label, len(setup.trace)))
+    run = Engine(setup.trace, replace(setup.sim, num_blocks=blocks + 1), allocator, None, [follow], setup.warm).run()
+    return run, facts(run, follow.lost)
 
 
 def facts(run: Run, lost: int) -> JsonObject:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from experiments.cache_options import host_memory, warm_trace
 from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
 from experiments.pages import check_slots, page_size, page_slots
@@ -38,6 +39,7 @@ class Setup:
     asked: dict[str, Any]
     version: str
     notes: list[str] = field(default_factory=list)
+    warm: Trace | None = None
 
     def capacity(self) -> dict[str, Any]:
         """The ``capacity`` object of the JSON; tokens and concurrency by vLLM's start-up rules."""
@@ -57,6 +59,7 @@ def prepare(options: argparse.Namespace) -> Setup:
 
 def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setup:
     """The server that the options describe, for a trace that is there; ``notes`` are gone on with."""
+    warm = warm_trace(options, trace)
     model, gpu = model_and_gpu(options, notes)
     asked = None if model is None else deployment(options, model, gpu)
     version = NEWEST if options.vllm_version is None else parse_version(options.vllm_version)
@@ -72,7 +75,8 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
     clock, page = _step_time(options, asked, per_token), page_size(options)
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
-                        split_freed=version.splits_freed, page_slots=page_slots(page, asked))
+                        split_freed=version.splits_freed, page_slots=page_slots(page, asked),
+                        host_memory=host_memory(options, per_token, notes))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
@@ -80,7 +84,7 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
                  ("seed", "rate", "limit", "shuffle", "max_total_tokens", "max_output_tokens", "samples", "beam_width",
                   "think_time")}
     asked_for["page_size"] = page
-    return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes)
+    return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes, warm)
 
 
 # ---------------------------------------------------------------------- the pool

@@ -14,6 +14,7 @@ from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_orac
 from sim.memory.paged import PagedAllocator
 from sim.memory.paging import PageAllocator
 from sim.memory.reserving import ReservingAllocator
+from sim.memory.tiered import TieredAllocator
 from sim.scheduler import Scheduler
 from sim.static_batching import StaticScheduler
 from workloads.request import IntArray
@@ -25,10 +26,14 @@ def _contiguous(policy: Callable[[Demand], IntArray]) -> Callable[[Demand, SimCo
     return make
 
 
-def _paged(caching: bool) -> Callable[[Demand, SimConfig], Allocator]:
-    def make(demand: Demand, config: SimConfig) -> Allocator:
-        return PagedAllocator(demand, config.num_blocks, config.block_size, caching, split_freed=config.split_freed)
-    return make
+def _paged(demand: Demand, config: SimConfig) -> Allocator:
+    return PagedAllocator(demand, config.num_blocks, config.block_size, caching=False, split_freed=config.split_freed)
+
+
+def _paged_prefix(demand: Demand, config: SimConfig) -> Allocator:
+    if config.tier_blocks:
+        return TieredAllocator(demand, config.num_blocks, config.block_size, config.tier_blocks, config.split_freed)
+    return PagedAllocator(demand, config.num_blocks, config.block_size, caching=True, split_freed=config.split_freed)
 
 
 def _reserving(demand: Demand, config: SimConfig) -> Allocator:
@@ -56,8 +61,8 @@ ALLOCATORS: dict[str, Callable[[Demand, SimConfig], Allocator]] = {
     "contiguous-max": _contiguous(reserve_max),
     "contiguous-pow2": _contiguous(reserve_pow2),
     "contiguous-oracle": _contiguous(reserve_oracle),
-    "paged": _paged(caching=False),
-    "paged-prefix": _paged(caching=True),
+    "paged": _paged,
+    "paged-prefix": _paged_prefix,
     "paged-reserve": _reserving,
     "token": _token,
     "vattention": _vattention,
@@ -71,6 +76,9 @@ EVICTION: dict[str, Callable[[int, Accesses], EvictionPolicy]] = {
     "vllm": Vllm, "lru": Lru, "fifo": Fifo, "lfu": Lfu, "sieve": Sieve, "s3-fifo": S3Fifo, "gdsf": Gdsf, "belady": Belady,
 }
 """Name -> (room in blocks, stream) -> policy of the cache view; the last is the bound."""
+
+CACHING = ("paged-prefix",)
+"""Allocators that find prefixes again: a host tier and a warm start are theirs."""
 
 DEFAULT = ("contiguous-max", "contiguous-pow2", "contiguous-oracle", "paged", "paged-prefix")
 """What a comparison shows unless asked for others."""

@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime, StepTime
 
 DEFAULT_STEP_TIME = ConstantStepTime(20_000)
+
+
+@dataclass(frozen=True)
+class HostMemory:
+    """A tier behind the pool of ``paged-prefix``, and the link to it (`memory.tiered`).
+
+    Parameters
+    ----------
+    blocks : int
+        Blocks of the tier, as large as the pool's; 0 is no tier.
+    bytes_per_block : int
+        Of one GPU: each rank loads its own share of a block over its own link, all at once.
+    bytes_per_s : int
+        From host to GPU, for each GPU.
+
+    Examples
+    --------
+    >>> memory = HostMemory(100, bytes_per_block=2_097_152, bytes_per_s=25_000_000_000)
+    >>> memory.load_us(0), memory.load_us(1), memory.load_us(1000)
+    (0, 84, 83886)
+    """
+
+    blocks: int
+    bytes_per_block: int
+    bytes_per_s: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("blocks", 0), ("bytes_per_block", 1), ("bytes_per_s", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} of the host memory must be at least {least}, not {getattr(self, name)}")
+
+    def load_us(self, blocks: int) -> int:
+        """Microseconds that loading ``blocks`` blocks takes: bytes over bandwidth, exact, rounded half to even."""
+        return round(Fraction(blocks * self.bytes_per_block * 1_000_000, self.bytes_per_s))
 
 
 @dataclass(frozen=True)
@@ -36,6 +71,8 @@ class SimConfig:
         Whether freed blocks without a hash are reused first (vLLM since 0.25); off, every freed block goes to the end.
     page_slots : int, optional
         Tokens a page of the ``vattention`` allocator (`kv_formula.tokens_per_page`).
+    host_memory : HostMemory, optional
+        A tier behind the pool of ``paged-prefix``. A step that admits requests with blocks from there takes as much longer.
     longest_jump : int
         Most decode steps made at once; 1 makes every step by itself.
     """
@@ -51,6 +88,7 @@ class SimConfig:
     longest_jump: int = 1024
     split_freed: bool = True
     page_slots: int | None = None
+    host_memory: HostMemory | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1)):
@@ -58,12 +96,23 @@ class SimConfig:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {self.placement!r}")
+        if self.host_memory is not None and self.scheduler.swap_blocks is not None:
+            raise ValueError("a prefix tier in host memory and preemption by swap do not go together")
         self.scheduler.check(self.max_model_len)
 
     @property
     def usable_slots(self) -> int:
         """Slots every allocator of a comparison manages."""
         return (self.num_blocks - 1) * self.block_size
+
+    @property
+    def tier_blocks(self) -> int:
+        """Blocks of the host tier, 0 for none."""
+        return 0 if self.host_memory is None else self.host_memory.blocks
+
+    def load_us(self, blocks: int) -> int:
+        """Microseconds by which loading ``blocks`` blocks of the host tier makes a step longer."""
+        return 0 if self.host_memory is None else self.host_memory.load_us(blocks)
 
     def scheduler_for(self, block_size: int) -> SchedulerConfig:
         """The scheduler's options for an allocator with other blocks: a host pool of the same slots."""

@@ -21,7 +21,7 @@ import numpy as np
 import simpy
 
 from sim.arrivals import Arrivals
-from sim.catalog import ALLOCATORS, SCHEDULERS, block_slots
+from sim.catalog import ALLOCATORS, CACHING, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.ledger import Integrals, Ledger, PoolState
@@ -31,6 +31,7 @@ from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, TOO_WIDE, Observer, Run, Sta
 from sim.step import NO_RUN, DecodeRun, Step
 from sim.step_time import StepLoad
 from sim.timeline import Timeline
+from sim.warm import demand_behind, serve_ahead
 from workloads.request import IntArray, Trace
 
 Process = Generator[simpy.Event, Any, None]
@@ -49,17 +50,21 @@ class Engine:
     timeline : Timeline, optional
         Takes samples for a picture.
     observers : sequence of Observer
+    warm : Trace, optional
+        Requests whose blocks lie in the cache before the first arrival (`sim.warm`), where the allocator has one.
     """
 
     def __init__(self, trace: Trace, config: SimConfig, allocator: str, timeline: Timeline | None = None,
-                 observers: Sequence[Observer] = ()) -> None:
+                 observers: Sequence[Observer] = (), warm: Trace | None = None) -> None:
         if allocator not in ALLOCATORS:
             raise ValueError(f"unknown allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
         if trace.arrival_us is None and not config.saturate:
             raise ValueError(f"{trace.source} has no arrival times")
         self.config = config
         self.demand = Demand(trace, config.max_model_len)
-        self.allocator = ALLOCATORS[allocator](self.demand, config)
+        warms = warm is not None and allocator in CACHING
+        known = demand_behind(trace, warm, config.max_model_len) if warm is not None and warms else self.demand
+        self.allocator = ALLOCATORS[allocator](known, config)
         size = block_slots(allocator, config)
         self.scheduler = SCHEDULERS[config.scheduler.batching](
             self.demand, self.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
@@ -68,6 +73,8 @@ class Engine:
         verdict = self._verdicts()
         self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
         self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, self.arrivals.arrival_us, verdict)
+        if warms:
+            self.facts.warm = serve_ahead(self.allocator, len(trace))
         self._timeline = timeline
         self._observers = observers
         self._env = simpy.Environment()
@@ -78,7 +85,7 @@ class Engine:
         self._last_end = 0
 
     def _verdicts(self) -> IntArray:
-        verdict = np.where(self.allocator.impossible(), EXCEEDS_POOL, SERVED)
+        verdict = np.where(self.allocator.impossible()[: len(self.demand)], EXCEEDS_POOL, SERVED)
         if self.demand.sequences is not None and self.config.scheduler.max_num_seqs is not None:
             verdict[self.demand.sequences > self.config.scheduler.max_num_seqs] = TOO_WIDE
         verdict[self.demand.too_long] = TOO_LONG
@@ -152,6 +159,10 @@ class Engine:
         if step.new_tokens == 0 and self._stalls():
             return None
         duration = int(self.config.step_time.duration_us(step.load)) if step.new_tokens else 1
+        if step.loaded_blocks:                         # nothing overlaps with it
+            load_us = self.config.load_us(step.loaded_blocks)
+            self.facts.load_us += load_us
+            duration += load_us
         if self.scheduler.flight is not None:
             duration = self._take_off(now, duration, step)
         for request in step.sampling:
@@ -259,8 +270,8 @@ class Engine:
             facts.window = self.ledger.total
 
 
-def simulate(trace: Trace, config: SimConfig, allocator: str) -> Run:
-    """Replay a trace through one allocator.
+def simulate(trace: Trace, config: SimConfig, allocator: str, warm: Trace | None = None) -> Run:
+    """Replay a trace through one allocator; ``warm`` as of `Engine`.
 
     Examples
     --------
@@ -269,4 +280,4 @@ def simulate(trace: Trace, config: SimConfig, allocator: str) -> Run:
     >>> run.steps, run.ledger.peak_running
     (3, 2)
     """
-    return Engine(trace, config, allocator).run()
+    return Engine(trace, config, allocator, warm=warm).run()

@@ -11,6 +11,7 @@ from sim.ledger import Integrals
 from sim.memory.allocator import PARTS
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.tiered import TieredAllocator
 from sim.request_log import NEVER
 from sim.run import REJECTIONS, Run
 
@@ -111,6 +112,31 @@ def prefix_cache(run: Run) -> JsonObject | None:
         "resume_query_tokens": stats.resume_query_tokens,
         "resume_hit_tokens": stats.resume_hit_tokens,
         "evicted_blocks": allocator.pool.evicted,
+    }
+
+
+def tier_counts(run: Run) -> JsonObject | None:
+    """Hits of the whole run by tier, and what moved between the tiers; None without a tier in host memory.
+
+    ``gpu_hit_tokens + host_hit_tokens`` are the ``hit_tokens`` of `prefix_cache`, and those of resumes likewise; evicted blocks
+    were ``copied_down`` or ``already_on_host``. ``load_us`` is the time by which steps took longer.
+    """
+    allocator = run.allocator
+    if not isinstance(allocator, TieredAllocator) or allocator.stats is None:
+        return None
+    stats, tier = allocator.stats, allocator.tier
+    return {
+        "host_blocks": tier.size,
+        "gpu_hit_tokens": stats.hit_tokens - stats.host_hit_tokens,
+        "host_hit_tokens": stats.host_hit_tokens,
+        "resume_gpu_hit_tokens": stats.resume_hit_tokens - stats.resume_host_hit_tokens,
+        "resume_host_hit_tokens": stats.resume_host_hit_tokens,
+        "loaded_blocks": (stats.host_hit_tokens + stats.resume_host_hit_tokens) // allocator.block_size,
+        "load_us": run.load_us,
+        "copied_down": tier.stored,
+        "already_on_host": tier.kept,
+        "dropped_from_host": tier.dropped,
+        "on_host_at_end": tier.held,
     }
 
 

@@ -11,6 +11,7 @@ from sim.memory.allocator import Allocator
 from sim.request_log import RequestLog
 from sim.scheduler import Scheduler
 from sim.step import DecodeRun, Step
+from sim.warm import Warmth
 from workloads.request import IntArray
 
 SERVED, TOO_LONG, EXCEEDS_POOL, TOO_WIDE = range(4)
@@ -45,7 +46,8 @@ class Run:
     ``arrival_us`` are the arrivals as they came about (`Arrivals`), -1 for whoever in a closed loop follows a request that
     never ended; ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that
     held ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
-    wait and can never move again (only without ``refuse_impossible``).
+    wait and can never move again (only without ``refuse_impossible``). ``load_us`` is the time by which steps were longer
+    because blocks came from a host tier; ``warm`` what lay in the cache before the first arrival.
     """
 
     allocator: Allocator
@@ -61,3 +63,5 @@ class Run:
     window_us: tuple[int, int] = (0, 0)
     window: Integrals = field(default_factory=Integrals)
     stuck: list[int] = field(default_factory=list)
+    load_us: int = 0
+    warm: Warmth | None = None

@@ -164,6 +164,7 @@ class Scheduler(RunningSequences):
         step.admitted.append((request, ask.prefix.tokens, new, ask.resumed, handle))
         step.new_tokens += new
         step.sequences += 1
+        step.loaded_blocks += ask.prefix.loads
         step.context_tokens += ask.tokens
         step.attention_pairs += new * ask.prefix.tokens + new * (new + 1) // 2
         return True
@@ -243,7 +244,9 @@ class Scheduler(RunningSequences):
             return NO_RUN
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.
-        return DecodeRun(steps, by_priority, self._refusal(ask))
+        # Without the gate the head asks for less when the host tier drops what it found there.
+        stays = ask.whole or not ask.prefix.loads
+        return DecodeRun(steps, by_priority, self._refusal(ask)) if stays else NO_RUN
 
     def _alike(self, most: int) -> int:
         """For how many steps every sequence that has not ended computes one token, if nobody joins; below 2 for none."""

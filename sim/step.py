@@ -16,13 +16,15 @@ class Step:
     ``admitted`` holds (request, cached tokens, new tokens, resumed, handle); ``preempted`` (request, computed tokens
     lost); ``uneven`` (request, new tokens) of running sequences that computed anything but one token; ``sampling``
     the requests whose last known token is computed in this step and that waited for that (prefill or recompute ends);
-    ``swapped_in`` (request, tokens) that came back from the host.
+    ``swapped_in`` (request, tokens) that came back from the host; ``loaded_blocks`` are found prefix blocks that a host tier
+    sends to the GPU in this step.
     """
 
     new_tokens: int = 0
     sequences: int = 0
     context_tokens: int = 0
     attention_pairs: int = 0
+    loaded_blocks: int = 0
     admitted: list[tuple[int, int, int, bool, int]] = field(default_factory=list)
     preempted: list[tuple[int, int]] = field(default_factory=list)
     uneven: list[tuple[int, int]] = field(default_factory=list)

@@ -86,4 +86,4 @@ class PrefixTree:
         counts[last] += end[path[last]] % self.span_tokens > 0
         begins = np.concatenate(([0], np.cumsum(counts)))
         ids = np.repeat(first[path] - begins[:-1], counts) + np.arange(begins[-1])
-        return ContentIds(ids, begins[starts], self.span_tokens, cover_output)
+        return ContentIds(ids, begins[starts], self.span_tokens, cover_output, local=True)

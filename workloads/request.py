@@ -42,12 +42,15 @@ class ContentIds:
         Tokens an id stands for (512 in Mooncake traces). The last id of a request may stand for fewer tokens.
     cover_output : bool
         Whether the ids go on over the generated tokens, so that a later prompt can contain them.
+    local : bool
+        Whether the ids were numbered as the trace was read or made: then they name nothing in another trace.
     """
 
     ids: IntArray
     starts: IntArray
     span_tokens: int
     cover_output: bool = False
+    local: bool = False
 
     def __post_init__(self) -> None:
         if self.span_tokens < 1:
@@ -70,7 +73,7 @@ class ContentIds:
         starts = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
         flat = self.ids[np.repeat(self.starts[:-1][rows], counts) + within]
-        return ContentIds(flat, starts, self.span_tokens, self.cover_output)
+        return ContentIds(flat, starts, self.span_tokens, self.cover_output, self.local)
 
 
 COLUMNS = ("output_tokens", "arrival_us", "max_tokens", "session", "priority", "samples", "beam_width", "think_us")

@@ -46,10 +46,11 @@ class SlotCounts(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """A cached prefix: how many tokens, and the blocks that hold them."""
+    """A cached prefix: how many tokens, the blocks that hold them, and how many more blocks a host tier holds behind those."""
 
     tokens: int
     blocks: Any
+    loads: int = 0
 
 
 NO_PREFIX = Prefix(0, np.zeros(0, np.int32))

@@ -75,12 +75,16 @@ class BlockPool:
         self.hash_of = np.full(num_blocks, NO_HASH, np.int64)
         self.free = num_blocks - 1
         self.cached_free = 0
-        self.evicted = self.taken = self.touched = 0
+        self.start_counting()
         self._index = np.full(num_hashes, NO_HASH, np.int32)
         self._copies: dict[int, list[int]] = {}
         self._has_copies = np.zeros(num_blocks, bool)
         self._watchers: list[Callable[[BlockIds], None]] = []
         self._start_log(np.arange(1, num_blocks, dtype=np.int32))
+
+    def start_counting(self) -> None:
+        """Counters of evicted, taken and touched blocks begin at 0 now."""
+        self.evicted = self.taken = self.touched = 0
 
     # ------------------------------------------------------------------ the operations on blocks
     def take(self, n: int) -> BlockIds:
@@ -169,7 +173,7 @@ class BlockPool:
             self._has_copies[[block, self._index[content]]] = True
 
     def watch(self, seen: Callable[[BlockIds], None]) -> None:
-        """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any."""
+        """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any; `hash_of` still has theirs."""
         self._watchers.append(seen)
 
     def _evict(self, blocks: BlockIds) -> None:
@@ -180,9 +184,9 @@ class BlockPool:
             return
         self.evicted += len(gone)
         self.cached_free -= len(gone)
-        self.hash_of[gone] = NO_HASH
         for seen in self._watchers:
             seen(gone)
+        self.hash_of[gone] = NO_HASH
         hashes = hashes[hashed]
         if self._copies and self._has_copies[gone].any():
             self._forget_copies(gone, hashes)

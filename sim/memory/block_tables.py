@@ -82,6 +82,12 @@ class BlockTables:
         """Tokens that the table of each request may come to have room for."""
         return demand.end
 
+    def start_counting(self) -> None:
+        """Counters of the pool and of prefix hits begin at 0 now."""
+        self.pool.start_counting()
+        if self.stats is not None:
+            self.stats.start_counting()
+
     # ------------------------------------------------------------------ rows
     def table(self, handle: int) -> NDArray[np.int32]:
         """The block table of a sequence: logical block -> block id (a view)."""

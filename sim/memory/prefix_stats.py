@@ -22,20 +22,30 @@ class PrefixStats:
 
     ``query_*`` and ``hit_*`` are of first admissions, ``resume_*`` of resumed ones; ``hit_tokens_by_origin`` covers both,
     so its sum is ``hit_tokens + resume_hit_tokens``, and ``resume_hit_tokens_by_origin`` is the resumes' part of it.
+    ``host_hit_tokens`` and ``resume_host_hit_tokens`` are those parts of the hits that a tier in host memory had.
     """
 
     def __init__(self, demand: Demand, num_blocks: int, block_size: int) -> None:
         self._block_size = block_size
         self._session = demand.session
         self._writer: NDArray[np.int64] = np.full(num_blocks, -1, np.int64)
+        self.start_counting()
+
+    def start_counting(self) -> None:
+        """Counters begin at 0 now; who wrote what stays known."""
         self.requests = self.resumes = 0
         self.query_tokens = self.hit_tokens = self.query_blocks = self.hit_blocks = 0
         self.resume_query_tokens = self.resume_hit_tokens = 0
         self.hit_tokens_by_origin, self.resume_hit_tokens_by_origin = dict.fromkeys(ORIGINS, 0), dict.fromkeys(ORIGINS, 0)
+        self.host_hit_tokens = self.resume_host_hit_tokens = 0
 
     def wrote(self, blocks: NDArray[np.int32], request: int | IntArray) -> None:
         """Remember who was given ``blocks``: one request for all of them, or one each."""
         self._writer[blocks] = request
+
+    def writers(self, blocks: NDArray[np.int32]) -> IntArray:
+        """Who wrote the contents of ``blocks``."""
+        return self._writer[blocks]
 
     def admitted(self, ask: Ask) -> None:
         """Count one successful admission."""
@@ -49,12 +59,20 @@ class PrefixStats:
             self.query_tokens += ask.known
             self.query_blocks += ask.known // self._block_size
             self.hit_tokens += hit
-            self.hit_blocks += len(ask.prefix.blocks)
+            self.hit_blocks += len(ask.prefix.blocks) + ask.prefix.loads
         if hit:
-            self._by_origin(ask)
+            self._by_origin(ask, self._writer[ask.prefix.blocks])
 
-    def _by_origin(self, ask: Ask) -> None:
-        writer = self._writer[ask.prefix.blocks]
+    def loaded(self, ask: Ask, writer: IntArray) -> None:
+        """Count the hits of an admission that came from the host tier, given who wrote each block."""
+        tokens = len(writer) * self._block_size
+        if ask.resumed:
+            self.resume_host_hit_tokens += tokens
+        else:
+            self.host_hit_tokens += tokens
+        self._by_origin(ask, writer)
+
+    def _by_origin(self, ask: Ask, writer: IntArray) -> None:
         own = writer == ask.request
         session = self._session[ask.request]
         same = (self._session[writer] == session) & ~own & (session >= 0) & (writer >= 0)

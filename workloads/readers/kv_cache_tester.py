@@ -102,7 +102,7 @@ class Sessions:
             raise InputError(f"{show_path(path)}: no request in it")
         prompt, output, session, flat, starts = (np.array(column, np.int64) for column in
                                                  (self.prompt, self.output, self.session, self.flat, self.starts))
-        return Rows(path, prompt, output, [np.array(self.stamps, object)], ContentIds(flat, starts, self.block_size),
+        return Rows(path, prompt, output, [np.array(self.stamps, object)], ContentIds(flat, starts, self.block_size, local=True),
                     {"session": session, "think_us": to_us(np.array(self.think, object), FINE_PER_US)},
                     own_clocks=not alone, notes=() if alone else (NO_CLOCK,))
 

@@ -63,4 +63,5 @@ class Chunks:
 
     def content(self, cover_output: bool) -> ContentIds:
         """The ids of all requests added."""
-        return ContentIds(np.array(self._flat, np.int64), np.array(self._starts, np.int64), SPAN_TOKENS, cover_output)
+        return ContentIds(np.array(self._flat, np.int64), np.array(self._starts, np.int64), SPAN_TOKENS, cover_output,
+                          local=True)

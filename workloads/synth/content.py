@@ -128,7 +128,7 @@ def contents(paths: Paths, prompt_tokens: IntArray, answer_tokens: IntArray | No
     in_path = np.repeat(np.tile([True, False, False], len(last)), counts.ravel())
     ids[in_path] = paths.spans.ids[ids[in_path]]
     starts = np.concatenate(([0], np.cumsum(counts.sum(axis=1)))).astype(np.int64)
-    return ContentIds(ids, starts, span, answer_tokens is not None)
+    return ContentIds(ids, starts, span, answer_tokens is not None, local=True)
 
 
 def _own_ids(stream: IntArray, full: IntArray, part: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,71 @@
+"""Host memory behind today's pool: hit rate and first token by its size, through the engine.
+
+    GPU    [ today's pool: paged-prefix ]     evicted blocks move down, found ones are loaded again
+    host   [ tier of some GiB a GPU     ]     every rank loads its own share of a block over its own link
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from rich.table import Table
+
+from experiments.cache_options import host_tier
+from experiments.prefix_serving import Watch, facts_of
+from experiments.prefix_text import percent, show, table
+from experiments.setup import Setup
+from sim.result import tier_counts
+from sim.sizing.hardware import GIB
+
+JsonObject = dict[str, Any]
+TIMES = (1, 4, 16)
+"""Sizes unless others are asked for, times today's pool."""
+
+
+def tiers(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObject | None:
+    """Today's pool without and with tiers of several sizes; None where the bytes of a block are not known or nobody asks.
+
+    Parameters
+    ----------
+    setup : Setup
+        Its own tier is the one asked for by ``--host-cache-gib``, if any.
+    """
+    per_token = setup.kv_bytes_per_token
+    if per_token is None or options.no_serving:
+        return None
+    pool_gib = (setup.sim.num_blocks - 1) * per_token * setup.sim.block_size / GIB
+    asked = [options.host_cache_gib] if options.host_cache_gib else [pool_gib * times for times in TIMES]
+    rows = [_row(setup, options, per_token, gib, watch) for gib in (0.0, *asked)]
+    made = host_tier(options, per_token, pool_gib)
+    return {"bandwidth_bytes_per_s": made.bytes_per_s, "bytes_per_block": made.bytes_per_block, "load_us_per_block":
+            made.load_us(1000) / 1000, "rows": rows}
+
+
+def _row(setup: Setup, options: argparse.Namespace, per_token: int, gib: float, watch: Watch) -> JsonObject:
+    memory = host_tier(options, per_token, gib)
+    sized = replace(setup, sim=replace(setup.sim, host_memory=memory))
+    run, found = facts_of(sized, "paged-prefix", setup.sim.num_blocks - 1, watch, f"tier {gib:,.0f} GiB")
+    return {"gib": gib, "blocks": memory.blocks, "first_admissions": found["first_admissions"], "resumes": found["resumes"],
+            "latency_s": found["latency_s"], "concurrency": found["concurrency"], "makespan_s": found["makespan_s"],
+            "counts": tier_counts(run)}
+
+
+def tier_tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
+    """One table, a row a size; none where no tier was tried."""
+    found = document["tiers"]
+    if found is None:
+        return
+    made = table("GiB\na GPU", "blocks", "of tokens", "from host", "resumes,\nof tokens", "loading\n(s)",
+                 "first token,\nmedian (s)", "first token,\np99 (s)", "running\nat once", "whole run\n(s)")
+    for row in found["rows"]:
+        counts, first, ttft = row["counts"], row["first_admissions"], row["latency_s"]["ttft"]
+        from_host = 0 if counts is None else counts["host_hit_tokens"]
+        made.add_row(show(row["gib"]), f"{row['blocks']:,}", percent(first["hit_rate_tokens"]),
+                     percent(from_host / first["query_tokens"] if first["query_tokens"] else 0.0),
+                     percent(row["resumes"]["hit_rate_tokens"]), show(0 if counts is None else counts["load_us"] / 1e6),
+                     show(ttft["p50"]), show(ttft["p99"]), f"{row['concurrency']['mean']:,.2f}", f"{row['makespan_s']:,.1f}")
+    yield (f"Host memory behind today's pool (serving view, first admissions): {found['bandwidth_bytes_per_s'] / 1e9:g} GB/s to "
+           f"each GPU, {found['load_us_per_block']:,.1f} us a block of {found['bytes_per_block']:,} bytes", made)
