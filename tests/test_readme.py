@@ -53,7 +53,8 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     Path("conversation_trace.jsonl").write_text("".join(row.format(i) for i in range(2, 22)))
     assert main(shlex.split(command, comments=True)[1:]) == 0
     out = capsys.readouterr().out
-    said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": ""}
+    said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": "",
+            "prefix": "Which number is which"}
     assert said[command.split()[1]] in out
     for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
         assert Path(name).stat().st_size > 0
