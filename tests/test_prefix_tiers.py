@@ -56,7 +56,8 @@ def test_no_tier_where_a_block_has_no_bytes(capsys, tmp_path):
     said = run(capsys, "prefix", path, "--num-gpu-blocks-override", 10, "--max-model-len", 80, "--json", "-", "-q")
     assert (said.status, said.json["tiers"]) == (0, None)
     said = run(capsys, "prefix", path, "--num-gpu-blocks-override", 10, "--host-cache-gib", 1)
-    assert said.status == 2 and said.err.strip().endswith("--host-cache-gib without a --model: the bytes of a block are not known")
+    assert said.status == 2
+    assert said.err.strip().endswith("--host-cache-gib without a --model: the bytes of a block are not known")
     assert found(capsys, path, "--no-serving")["tiers"] is None
 
 
