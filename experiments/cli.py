@@ -54,6 +54,9 @@ def main(argv: list[str] | None = None) -> int:
         _drop_output()
         print(f"pagedsim: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         return 2
+    except MemoryError:
+        print(f"pagedsim {arguments[0]}: error: this takes more memory than there is", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("pagedsim: interrupted", file=sys.stderr)
         return 130

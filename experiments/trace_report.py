@@ -80,6 +80,11 @@ def _rows(found: JsonObject) -> Iterator[tuple[str, str]]:
         told = "; ".join(f"{name} {' / '.join(show(round(rows[f'{name}_tokens'][key], 2)) for key in ('mean', 'p50', 'p99'))}"
                          for name in ("prompt", "output") if rows[f"{name}_tokens"])
         yield "rows", f"{rows['count']:,} in the file, zero lengths and all; mean / median / p99 of {told}"
+        over = "" if not rows["rate_per_s"] else f"over {rows['duration_s']:,.1f} s, {show(rows['rate_per_s'])} a second; "
+        ratio = rows["hit_ratio_of_ids"]
+        found_ids = "" if ratio is None else f"{100 * ratio:.2f} % of their ids were there before"
+        if over or found_ids:
+            yield "", (over + found_ids).removesuffix("; ")
 
 
 def _arrivals(times: JsonObject) -> Iterator[tuple[str, str]]:

@@ -36,10 +36,22 @@ def spread(values: IntArray) -> JsonObject:
 
 
 def rows(found: Rows | Trace) -> JsonObject:
-    """How many rows a file has and how long they are, zero lengths included; None for outputs it has none of."""
-    output = found.output_tokens
+    """How many rows a file has, how long they are, over which time, and what of their ids an endless cache finds; zero lengths
+    included, in file order. None for what it has none of."""
+    output, content = found.output_tokens, found.content
+    arrivals = found.arrivals_us() if isinstance(found, Rows) else found.arrival_us
+    duration = None if arrivals is None else float(arrivals.max() - arrivals.min()) / 1e6
     return {"count": len(found), "prompt_tokens": spread(found.prompt_tokens),
-            "output_tokens": None if output is None else spread(output)}
+            "output_tokens": None if output is None else spread(output), "duration_s": duration,
+            "rate_per_s": len(found) / duration if duration else None,
+            "hit_ratio_of_ids": None if content is None else _every_row(found, content).ceil().of_blocks}
+
+
+def _every_row(found: Rows | Trace, content: ContentIds) -> Known:
+    """Rows without a token have no ids either; a Trace wants them to have one."""
+    some = np.maximum(found.prompt_tokens, 1)
+    output = some if found.output_tokens is None else np.maximum(found.output_tokens, 1)
+    return known_prefixes(Trace("every row", some, output, content=content))
 
 
 def spearman(one: IntArray, two: IntArray) -> float | None:

@@ -216,6 +216,9 @@ SAMPLES = [
            "0,2,0,0.5,1,512,10\n1,2,0,3.0,1,64,20\n", [512, 64], [10, 20], [0, 2_500_000]),
     Sample("apex", "apex", "start_time_offset_ns,context_tokens,generated_tokens\n1500,7,8\n2000000,9,10\n",
            [7, 9], [8, 10], [0, 1998]),                # 1998.5 us: half to even
+    Sample("apex-lines", "apex-lines", '{"StartTimeOffset": 1500, "ContextTokens": 7, "GeneratedTokens": 8, "TotalTokens": 15, '
+           '"SynthesizedBody": "x", "RequestID": 1}\n{"StartTimeOffset": 2000000, "ContextTokens": 9, "GeneratedTokens": 10}\n',
+           [7, 9], [8, 10], [0, 1998]),
     Sample("vtc", "vtc-arena", "req_time_s,client,prompt_tokens,output_tokens\n0.0,vicuna-13b,7,8\n0.4,koala-13b,9,10\n",
            [7, 9], [8, 10], [0, 400_000]),
     Sample("vidur-lengths", "vidur", "num_prefill_tokens,num_decode_tokens,num_total_tokens,pd_ratio\n3772,54,3826,69.85\n",

@@ -21,12 +21,14 @@ every_table = pytest.mark.parametrize("sample", CSV, ids=lambda sample: sample.n
 
 # of each format the column of a prompt's length, and of a time
 PROMPTS = {"azure": "ContextTokens", "azure-images": "ContextTokens", "burstgpt": "Request tokens",
-           "splitwise-sim": "prompt_size", "apex": "context_tokens", "vtc-arena": "prompt_tokens", "vidur": "num_prefill_tokens",
+           "splitwise-sim": "prompt_size", "apex": "context_tokens", "apex-lines": "ContextTokens",
+           "vtc-arena": "prompt_tokens", "vidur": "num_prefill_tokens",
            "csv": "prompt_tokens",
            "kv-cache-tester-table": "in_tokens", "mooncake-names": "input_tokens", "llmservingsim": "input_toks",
            "json-lengths-lines": "prompt_tokens"}
 TIMES = {"azure": "TIMESTAMP", "azure-images": "TIMESTAMP", "burstgpt": "Timestamp", "splitwise-sim": "arrival_timestamp",
-         "apex": "start_time_offset_ns", "vtc-arena": "req_time_s", "vidur-times": "arrived_at", "csv": "arrival_us",
+         "apex": "start_time_offset_ns", "apex-lines": "StartTimeOffset",
+         "vtc-arena": "req_time_s", "vidur-times": "arrived_at", "csv": "arrival_us",
          "csv-seconds": "arrival_s", "kv-cache-tester-table": "t_s", "mooncake-names": "created_time",
          "llmservingsim": "arrival_time_ns"}
 

@@ -161,7 +161,8 @@ def test_all_rows_are_told_of(capsys, tmp_path):
     trace = lengths(tmp_path, [(5, 9), (7, 0), (0, 0), (8, 3)])
     found = run(capsys, "trace", "info", trace, "--json", "-", "-q").json
     assert found["rows"] == {"count": 4, "prompt_tokens": spread(np.array([5, 7, 0, 8])),
-                             "output_tokens": spread(np.array([9, 0, 0, 3]))}
+                             "output_tokens": spread(np.array([9, 0, 0, 3])),
+                             "duration_s": None, "rate_per_s": None, "hit_ratio_of_ids": None}
     assert found["lengths"]["prompt_tokens"]["mean"] == 6.5 and found["rows"]["prompt_tokens"]["mean"] == 5
     said = run(capsys, "trace", "info", trace).out
     assert ("rows      4 in the file, zero lengths and all; mean / median / p99 of prompt 5 / 6 / 7.97; output 3 / 1.50 / 8.82"

@@ -89,9 +89,20 @@ def first_of_sessions(session: IntArray) -> NDArray[np.bool_]:
     >>> first_of_sessions(np.array([4, -1, 4, -1, 2])).tolist()
     [True, True, False, True, True]
     """
-    first = session < 0
-    first[np.unique(session, return_index=True)[1]] = True
-    return first
+    return row_before(session) < 0
+
+
+def row_before(session: IntArray) -> IntArray:
+    """For each row the row of its session before it; -1 for none, and for rows without a session.
+
+    >>> row_before(np.array([4, -1, 4, -1, 2, 4])).tolist()
+    [-1, -1, 0, -1, -1, 2]
+    """
+    order = np.argsort(session, kind="stable")
+    same = (session[order][1:] == session[order][:-1]) & (session[order][1:] >= 0)
+    before = np.full(len(session), -1, np.int64)
+    before[order[1:][same]] = order[:-1][same]
+    return before
 
 
 def in_order_of_appearance(session: IntArray) -> IntArray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.request import COLUMNS, IntArray, Trace, first_of_sessions
+from workloads.request import COLUMNS, IntArray, Trace, row_before
 from workloads.synthetic import poisson_arrivals_us
 from workloads.units import first_units, if_all, if_first, units_of
 
@@ -190,8 +190,10 @@ def take(trace: Trace, rows: IntArray, timed: bool = True) -> Trace:
 
     columns = {name: getattr(trace, name) for name in COLUMNS if timed or name != "arrival_us"}
     taken: dict[str, Any] = {name: column[rows] for name, column in columns.items() if column is not None}
-    if "think_us" in taken:                            # whoever comes first now waits for nobody
-        taken["think_us"] = np.where(first_of_sessions(taken["session"]), -1, taken["think_us"])
+    if trace.think_us is not None and trace.session is not None:      # whose predecessor is gone waits for nobody
+        old, new = row_before(trace.session)[rows], row_before(trace.session[rows])
+        kept = (new >= 0) & (rows[new] == old) if len(rows) else new >= 0
+        taken["think_us"] = np.where(kept, trace.think_us[rows], -1)
     content = None if trace.content is None else trace.content.take(rows)
     if not timed:
         taken["arrival_us"] = None

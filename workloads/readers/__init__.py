@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from workloads.messages import complaint, show, show_names
+from workloads.messages import complaint, show, show_names, show_path
 from workloads.readers import (
     azure,
     benchmark_json,
@@ -37,9 +37,11 @@ from workloads.request import InputError, Trace
 READERS: dict[str, Reader] = {reader.name: reader for reader in (
     azure.READER, azure.IMAGES, burstgpt.READER, mooncake.READER, qwen.READER, servegen.READER, servegen_offline.READER,
     ragpulse.READER, kv_cache_tester.READER, kv_cache_tester.TABLE_READER, lmcache.READER, llmservingsim.READER,
-    small_tables.SPLITWISE_SIM, small_tables.APEX, small_tables.VTC, vidur.READER, benchmark_json.VLLM_RESULT,
-    benchmark_json.SHAREGPT, benchmark_json.JSON_LENGTHS, own_table.READER)}
+    small_tables.SPLITWISE_SIM, small_tables.APEX, small_tables.APEX_LINES, small_tables.VTC, vidur.READER,
+    benchmark_json.VLLM_RESULT, benchmark_json.SHAREGPT, benchmark_json.JSON_LENGTHS, own_table.READER)}
 
+WITH_SPANS = ("mooncake", "qwen", "servegen-offline", "lmcache-agent", "llmservingsim")
+"""Formats that do not say how many tokens an id stands for, or whether turns are increments."""
 ALIASES = {"lengths": own_table.READER.name}
 
 __all__ = ["ALIASES", "READERS", "ReadOptions", "Reader", "Rows", "read_rows", "read_trace"]
@@ -87,10 +89,26 @@ def read_rows(path: str | os.PathLike[str], format: str | None = None, options: 
     if options.columns is not None and format not in (None, own_table.READER.name):
         raise InputError(f"--columns is for a table of one's own (--format csv), not for --format {format}")
     if os.path.isdir(path):
-        return read_folder(os.fspath(path), options, format)
+        rows = read_folder(os.fspath(path), options, format)
+        _refuse_unused(rows, options)
+        return rows
     source = open_source(os.fspath(path), options)
     name = format or (own_table.READER.name if options.columns is not None else _sniff(source))
-    return replace(READERS[name].read(source), format=name)
+    rows = replace(READERS[name].read(source), format=name)
+    _refuse_unused(rows, options)
+    return rows
+
+
+def _refuse_unused(rows: Rows, options: ReadOptions) -> None:
+    """What was said about reading and has no meaning for the format is an error, not ignored."""
+    name = rows.format or ""
+    unused = {"--window": options.window_s is not None and name != servegen.READER.name,
+              "--session-rate": options.session_rate_per_s is not None and not rows.own_clocks,
+              "--hash-block-size": options.span_tokens is not None and (name not in WITH_SPANS or rows.content is None),
+              "--incremental-turns": options.incremental and name not in WITH_SPANS}
+    for option, holds in unused.items():
+        if holds:
+            raise InputError(f"{show_path(rows.path)}: {option} has no meaning here: it is read as {name}")
 
 
 def _sniff(source: Source) -> str:

@@ -63,7 +63,9 @@ class Sessions:
         name = name_of(found, "id", place)
         if name in self.names:
             raise bad_value(place, "id", f"session {show(name)} is there twice")
-        size = length_of(found, "block_size", place, 1)
+        size = length_of(found, "block_size", place)
+        if not size:
+            raise bad_value(place, "block_size", "0 tokens are no block")
         if self.block_size not in (0, size):
             raise bad_value(place, "block_size", f"{size}, but {self.block_size} in other sessions")
         self.block_size = size

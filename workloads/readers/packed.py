@@ -20,7 +20,7 @@ import zstandard
 PIECE_BYTES = 1 << 20
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ZSTD_BITE = 1 << 11                                    # packed bytes at a time: they can give 32,768 times as many
-BOMB_BYTES, BOMB_RATIO = 1 << 26, 200                  # no text of numbers packs so well, and small files do no harm
+BOMB_BYTES, BOMB_RATIO = 1 << 26, 50                   # no trace packs so well, and small files do no harm
 STDIN = "-"
 
 
@@ -90,7 +90,8 @@ def _guarded(unpacked: Iterator[bytes], counted: _Counted, name: str) -> Iterato
         for piece in unpacked:
             total += len(piece)
             if total > BOMB_BYTES and total > BOMB_RATIO * counted.count:
-                raise Damaged(f"the {name} data unpacks to over {BOMB_RATIO} times its size: refused as a decompression bomb")
+                raise Damaged(f"the {name} data unpacks to over {BOMB_RATIO} times its size: refused as a decompression bomb "
+                              "(unpack it first if it is meant)")
             yield piece
     except EOFError:
         raise Damaged(f"the {name} data is cut short here") from None

@@ -86,7 +86,10 @@ def rag(
     >>> pieces.table.tolist(), pieces.tokens.tolist()
     ([[0, 1, 2], [0, 1, 2]], [0, 300, 300])
     """
-    wanted = np.minimum(retrieved(rng, n), documents)
+    asked = retrieved(rng, n)
+    if n and int(asked.min()) > documents:
+        raise ValueError(f"retrieved: {int(asked.min())} different documents are wanted, and there are {documents}")
+    wanted = np.minimum(asked, documents)
     most = int(wanted.max(initial=1))
     _refuse_too_wide(n, 1, most + 1)
     chosen = different(rng, n, documents, most, exponent)
