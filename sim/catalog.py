@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sim.caching.policies import Belady, EvictionPolicy, Fifo, Gdsf, Lfu, Lru, S3Fifo, Sieve, Vllm
+from sim.caching.policies import EvictionPolicy, Fifo, Lfu, Lru, Vllm
+from sim.caching.second_chance import S3Fifo, Sieve
 from sim.caching.stream import Accesses
+from sim.caching.worth import Belady, Gdsf
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.memory.allocator import Allocator

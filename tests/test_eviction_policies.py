@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from small import LONG
 
 from sim.caching.curve import lru_hits, reuse_distances
-from sim.caching.policies import Belady, Fifo, Gdsf, Lfu, Lru, S3Fifo, Sieve, Vllm
+from sim.caching.policies import Fifo, Lfu, Lru, Vllm
 from sim.caching.replay import replay
+from sim.caching.second_chance import S3Fifo, Sieve
 from sim.caching.stream import Accesses, accesses
 from sim.caching.tail_first import tail_first_distances
+from sim.caching.worth import Belady, Gdsf
 from sim.catalog import EVICTION
 from workloads.readers import read_trace
 
