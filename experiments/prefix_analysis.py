@@ -54,7 +54,7 @@ def analyse(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObje
         "block_sizes": curves.block_sizes(found.known, [*curves.BLOCK_SIZES, size, found.known.span_tokens]),
         "reuse": curves.reuse(found), "money": worth, "convention": options.convention, "policy_block_size": replayed,
         "span_tokens": found.known.span_tokens, "longest_shared_prefix": int(found.known.tokens.max()),
-        "capacity": setup.capacity(), "tiers": tiers(bare, options, watch),
+        "capacity": setup.capacity(), "tiers": tiers(bare, options, served, watch),
     }
     notes = [*setup.notes, *_notes(document, setup.trace.closed_loop, bool(options.pool_blocks))]
     return {**document, "notes": notes, "legend": LEGEND, "config": _config(setup, options), "pagedsim": VERSION}

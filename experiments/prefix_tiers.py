@@ -25,32 +25,39 @@ TIMES = (1, 4, 16)
 """Sizes unless others are asked for, times today's pool."""
 
 
-def tiers(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObject | None:
-    """Today's pool without and with tiers of several sizes; None where the bytes of a block are not known or nobody asks.
+def tiers(setup: Setup, options: argparse.Namespace, served: JsonObject | None, watch: Watch) -> JsonObject | None:
+    """Today's pool without and with tiers of several sizes; None where the bytes of a block are not known or nothing is served.
 
     Parameters
     ----------
     setup : Setup
-        Its own tier is the one asked for by ``--host-cache-gib``, if any.
+        Without a tier.
+    options : Namespace
+        ``host_cache_gib`` is the one size to try, if any.
+    served : dict or None
+        What `prefix_serving.serving` found: its run without a tier is not made again.
     """
     per_token = setup.kv_bytes_per_token
-    if per_token is None or options.no_serving:
+    if per_token is None or served is None:
         return None
     pool_gib = (setup.sim.num_blocks - 1) * per_token * setup.sim.block_size / GIB
     asked = [options.host_cache_gib] if options.host_cache_gib else [pool_gib * times for times in TIMES]
-    rows = [_row(setup, options, per_token, gib, watch) for gib in (0.0, *asked)]
+    rows = [_row(0.0, 0, served["with"], None), *(_tier(setup, options, per_token, gib, watch) for gib in asked)]
     made = host_tier(options, per_token, pool_gib)
     return {"bandwidth_bytes_per_s": made.bytes_per_s, "bytes_per_block": made.bytes_per_block, "load_us_per_block":
             made.load_us(1000) / 1000, "rows": rows}
 
 
-def _row(setup: Setup, options: argparse.Namespace, per_token: int, gib: float, watch: Watch) -> JsonObject:
+def _tier(setup: Setup, options: argparse.Namespace, per_token: int, gib: float, watch: Watch) -> JsonObject:
     memory = host_tier(options, per_token, gib)
     sized = replace(setup, sim=replace(setup.sim, host_memory=memory))
     run, found = facts_of(sized, "paged-prefix", setup.sim.num_blocks - 1, watch, f"tier {gib:,.0f} GiB")
-    return {"gib": gib, "blocks": memory.blocks, "first_admissions": found["first_admissions"], "resumes": found["resumes"],
-            "latency_s": found["latency_s"], "concurrency": found["concurrency"], "makespan_s": found["makespan_s"],
-            "counts": tier_counts(run)}
+    return _row(gib, memory.blocks, found, tier_counts(run))
+
+
+def _row(gib: float, blocks: int, found: JsonObject, counts: JsonObject | None) -> JsonObject:
+    kept = ("first_admissions", "resumes", "latency_s", "concurrency", "makespan_s")
+    return {"gib": gib, "blocks": blocks, **{name: found[name] for name in kept}, "counts": counts}
 
 
 def tier_tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
