@@ -29,7 +29,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("prefix cache (paged-prefix)")
     group.add_argument("--host-cache-gib", type=opt.number(0, 1e9, including=True), metavar="GIB",
                        help="host memory a GPU to which evicted blocks move and from which they are loaded (default: none)")
-    group.add_argument("--host-bandwidth", type=opt.number(0, 1e6), metavar="GBPS",
+    group.add_argument("--host-bandwidth", type=opt.number(1e-3, 1e6, including=True), metavar="GBPS",
                        help=f"GB/s (10^9 bytes) from host to each GPU (default {DEFAULT_GB_PER_S:g}: PCIe 4.0 x16 as reached)")
     group.add_argument("--warm-trace", metavar="FILE", help="an earlier trace, its requests served one after another: what they "
                        "left in the cache is there at the start (content ids of one kind with those of TRACE)")

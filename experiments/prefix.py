@@ -100,6 +100,10 @@ def _prepare(options: argparse.Namespace) -> Setup:
     """The trace, the pool and the block size of the cache view, which is the engine's unless ids are the blocks."""
     if not options.enable_prefix_caching:
         raise InputError("--no-enable-prefix-caching: the serving view shows both, with prefix caching and without")
+    for name, value in (("--warm-trace", options.warm_trace), ("--host-cache-gib", options.host_cache_gib),
+                        ("--host-bandwidth", options.host_bandwidth), ("--saturate", options.saturate or None)):
+        if options.no_serving and value is not None:
+            raise InputError(f"{name} is for the serving view, and --no-serving leaves it out")
     notes: list[str] = []
     trace = load_trace(options, notes)
     if trace.content is None:

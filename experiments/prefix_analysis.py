@@ -47,8 +47,8 @@ def analyse(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObje
     served = None if options.no_serving else _serving(bare, options, watch)
     worth = money(found, today, prices(*_rate(setup, options), setup.model, setup.gpu, gib, _gpus(options)))
     document = {
-        "schema": 1, "trace": trace_json(setup), "block_size": size, "accesses": len(found.stream),
-        "unique_blocks": found.stream.count, "endless": curves.endless(found), "lru": found.rows(found.lru, at, gib),
+        "schema": 1, "trace": trace_json(setup), "block_size": size, "accesses": int(found.stream.queries.sum()),
+        "unique_blocks": curves.looked_up(found.stream), "endless": curves.endless(found), "lru": found.rows(found.lru, at, gib),
         "policies": policies, "serving": served,
         "vllm_curve": found.rows(found.vllm, at, gib), "today": _today(found, today, gib), "goals": curves.goals(found, gib),
         "block_sizes": curves.block_sizes(found.known, [*curves.BLOCK_SIZES, size, found.known.span_tokens]),
@@ -56,6 +56,9 @@ def analyse(setup: Setup, options: argparse.Namespace, watch: Watch) -> JsonObje
         "span_tokens": found.known.span_tokens, "longest_shared_prefix": int(found.known.tokens.max()),
         "capacity": setup.capacity(), "tiers": tiers(bare, options, served, watch),
     }
+    if setup.warm is not None:
+        setup.notes.append(f"the serving view with caching begins warm: {len(setup.warm):,} requests of {setup.warm.source} "
+                           "were there before; the cache view begins empty")
     notes = [*setup.notes, *_notes(document, setup.trace.closed_loop, bool(options.pool_blocks))]
     return {**document, "notes": notes, "legend": LEGEND, "config": _config(setup, options), "pagedsim": VERSION}
 
@@ -108,7 +111,8 @@ def _rate(setup: Setup, options: argparse.Namespace) -> tuple[float | None, str]
 
 def _config(setup: Setup, options: argparse.Namespace) -> JsonObject:
     asked = {name: getattr(options, name) for name in ("convention", "policy", "pool_blocks", "policy_block_size", "no_serving")}
-    return {**config_json(setup), **asked}
+    warm = None if setup.warm is None else {"source": setup.warm.source, "requests": len(setup.warm)}
+    return {**config_json(setup), **asked, "warm_start": warm}
 
 
 # ---------------------------------------------------------------------- what has to be said

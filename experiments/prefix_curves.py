@@ -94,13 +94,18 @@ def view(trace: Trace, block_size: int, convention: str = "full") -> View:
     >>> found.lru.blocks.tolist(), found.vllm.blocks.tolist(), found.endless.hit_tokens
     ([0, 0, 2, 3], [0, 2, 2, 3], 48)
     """
-    stream = accesses(trace, block_size, convention)
+    stream = accesses(trace, block_size, convention, generated=convention == "full")
     known = known_prefixes(trace)
     endless = known.full(block_size) if convention == "full" else known.ceil()
     tokens = None if convention == "full" else _tokens(trace, stream)
     near, tail = reuse_distances(stream), tail_first_distances(stream)
     return View(trace, stream, known, endless, near, tail, _curve(stream, near, endless, tokens),
                 _curve(stream, tail, endless, tokens), convention)
+
+
+def looked_up(stream: Accesses) -> int:
+    """Distinct blocks of prompts; generated ones besides take room and are not looked up."""
+    return len(np.unique(stream.blocks[stream.leading()]))
 
 
 def _curve(stream: Accesses, distances: SmallInts, endless: Hits, tokens: IntArray | None) -> Curve:

@@ -78,8 +78,8 @@ def _row(trace: Trace, stream: Accesses, name: str, size: JsonObject, block_size
 def replayed_stream(trace: Trace, stream: Accesses, names: int, convention: str, asked: int | None) -> Accesses:
     """What is replayed: blocks of the size asked for, else those of the curves, or the trace's own where those are too many."""
     if asked is not None:
-        return stream if asked == stream.block_size else accesses(trace, asked, convention)
+        return stream if asked == stream.block_size else accesses(trace, asked, convention, generated=convention == "full")
     span = stream.block_size if trace.content is None else trace.content.span_tokens
     if span <= stream.block_size or names * SEVERAL * len(stream) <= MOST_ACCESSES:
         return stream
-    return accesses(trace, span, convention)
+    return accesses(trace, span, convention, generated=convention == "full")

@@ -70,14 +70,18 @@ def _today(document: JsonObject) -> str:
     if served is None:
         return text
     first, without, cached = served["with"]["first_admissions"], served["without"], served["with"]
-    return (f"{text}; {percent(first['hit_rate_tokens'])} in the serving view, where caching runs "
+    refused = sum(cached["requests"]["rejected"].values())
+    of = f" (without {refused:,} requests it refused)" if refused else ""
+    return (f"{text}; {percent(first['hit_rate_tokens'])} in the serving view{of}, where caching runs "
             f"{cached['concurrency']['mean']:,.1f} requests at once instead of {without['concurrency']['mean']:,.1f}")
 
 
 def _larger(money: JsonObject) -> str:
     more = money["next"]
     if more is None:
-        return f"no gain: {money['why_null']['next']}"
+        return f"no gain in the cache view: {money['why_null']['next']}"
+    if more["points"] < 0.05:
+        return "no gain worth naming: less than 0.1 points"
     gib = "" if more["more_gib"] is None else f" = {show(more['more_gib'])} GiB"
     cards = "" if more["more_gpus"] is None else f", the memory of {more['more_gpus']:,} such GPU{'s' * (more['more_gpus'] > 1)}"
     return f"{more['points']:.1f} points more for {more['more_blocks']:,} more blocks{gib}{cards}"

@@ -26,7 +26,8 @@ TIMES = (1, 4, 16)
 
 
 def tiers(setup: Setup, options: argparse.Namespace, served: JsonObject | None, watch: Watch) -> JsonObject | None:
-    """Today's pool without and with tiers of several sizes; None where the bytes of a block are not known or nothing is served.
+    """Today's pool without and with tiers of several sizes; None where the bytes of a block are not known,
+    nothing is served, or preempted requests are swapped (a tier and swapping do not go together).
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def tiers(setup: Setup, options: argparse.Namespace, served: JsonObject | None, 
         What `prefix_serving.serving` found: its run without a tier is not made again.
     """
     per_token = setup.kv_bytes_per_token
-    if per_token is None or served is None:
+    if per_token is None or served is None or setup.sim.scheduler.swap_blocks is not None:
         return None
     pool_gib = (setup.sim.num_blocks - 1) * per_token * setup.sim.block_size / GIB
     asked = [options.host_cache_gib] if options.host_cache_gib else [pool_gib * times for times in TIMES]
@@ -65,14 +66,13 @@ def tier_tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
     found = document["tiers"]
     if found is None:
         return
-    made = table("GiB\na GPU", "blocks", "of tokens", "from host", "resumes,\nof tokens", "loading\n(s)",
-                 "first token,\nmedian (s)", "first token,\np99 (s)", "running\nat once", "whole run\n(s)")
+    made = table("GiB a GPU", "of tokens", "from host", "loading (s)", "TTFT, median (s)", "TTFT, p99 (s)", "whole run (s)")
     for row in found["rows"]:
         counts, first, ttft = row["counts"], row["first_admissions"], row["latency_s"]["ttft"]
         from_host = 0 if counts is None else counts["host_hit_tokens"]
-        made.add_row(show(row["gib"]), f"{row['blocks']:,}", percent(first["hit_rate_tokens"]),
+        made.add_row(show(row["gib"]), percent(first["hit_rate_tokens"]),
                      percent(from_host / first["query_tokens"] if first["query_tokens"] else 0.0),
-                     percent(row["resumes"]["hit_rate_tokens"]), show(0 if counts is None else counts["load_us"] / 1e6),
-                     show(ttft["p50"]), show(ttft["p99"]), f"{row['concurrency']['mean']:,.2f}", f"{row['makespan_s']:,.1f}")
+                     f"{0 if counts is None else counts['load_us'] / 1e6:,.2f}", show(ttft["p50"]), show(ttft["p99"]),
+                     f"{row['makespan_s']:,.1f}")
     yield (f"Host memory behind today's pool (serving view, first admissions): {found['bandwidth_bytes_per_s'] / 1e9:g} GB/s to "
            f"each GPU, {found['load_us_per_block']:,.1f} us a block of {found['bytes_per_block']:,} bytes", made)

@@ -64,7 +64,7 @@ def test_no_tier_and_a_tier_of_nothing_differ_in_what_was_asked_for_only(capsys,
     (("--host-cache-gib", 1, "--no-enable-prefix-caching"), "--host-cache-gib is for paged-prefix, which is not among"),
     (("--host-cache-gib", 0.001), "--host-cache-gib 0.001: a block takes 2,097,152 bytes"),
     (("--host-cache-gib", -1), "--host-cache-gib: a number from 0"),
-    (("--host-cache-gib", 1, "--host-bandwidth", 0), "--host-bandwidth: a number above 0")])
+    (("--host-cache-gib", 1, "--host-bandwidth", 0), "--host-bandwidth: a number from 0.001")])
 def test_what_a_tier_is_refused_with(capsys, trace, options, said):
     assert said in refused(capsys, trace, *MODEL, *options)
 

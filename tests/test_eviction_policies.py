@@ -62,6 +62,7 @@ def one_by_one(policy, size, blocks):
     (S3Fifo, 3, "abcdabebca", ".....x.x.x"),           # d evicts a to the ghosts, so a comes back into the main queue; e spares b
     (S3Fifo, 10, "abcdefghij" + "aak" + "a", ".........." + "xx." + "x"),    # used twice in the small queue, a moves on
     (S3Fifo, 10, "abcdefghij" + "ak" + "a", ".........." + "x." + "."),      # once is not enough
+    (Gdsf, 2, "cbcabc", "..x..."),                     # c has two uses, but what left lifts a to as much: c, the older, leaves
     (Belady, 1, "aba", "..x"),                         # b is not let in
     (Belady, 2, "abcab", "...xx"),                     # nor is c
     (Belady, 2, "abcabac", "...xxx."),
@@ -69,6 +70,23 @@ def one_by_one(policy, size, blocks):
 ])
 def test_blocks_one_by_one(policy, size, blocks, expected):
     assert one_by_one(policy, size, blocks) == expected
+
+
+def test_the_ghost_queue_remembers_nine_tenths_of_the_room():
+    cached = S3Fifo(10, stream_of([[block] for block in range(60)]))
+    assert [cached.access(block) for block in range(60)] == [False] * 60
+    assert len(cached._ghost) == 9
+
+
+def test_generation_is_no_lookup_for_the_bound():
+    """Blocks 1 and 2 are looked up again, 3 is only written again: it is not worth a place."""
+    stream = stream_of([[1, 2], [3], [3, 1, 2]], queries=[2, 1, 0])
+    again = stream_of([[3], [1, 2], [3], [1, 2]], queries=[1, 2, 0, 2])
+    assert replay(stream, Belady(1, stream)).served == 0
+    assert replay(again, Belady(2, again)).served == 2
+    for size in (1, 2, 3):
+        assert all(replay(again, EVICTION[name](size, again)).served <= replay(again, Belady(size, again)).served
+                   for name in EVICTION)
 
 
 def test_heads_leave_before_tails_with_lru_and_tails_before_heads_in_vllm():

@@ -65,3 +65,39 @@ def test_a_warm_start_finds_what_an_earlier_trace_left(capsys, tmp_path):
     cold, warm = trace(tmp_path, A), trace(tmp_path, A, name="yesterday.csv")
     assert found(capsys, cold)["serving"]["with"]["first_admissions"]["hit_tokens"] == 0
     assert found(capsys, cold, "--warm-trace", warm)["serving"]["with"]["first_admissions"]["hit_tokens"] == 48
+
+
+def test_generated_blocks_take_room_in_the_cache_view_too(capsys, tmp_path):
+    # 32 prompt tokens and 49 more: 80 are computed, five blocks, of which two can be found. Two prompts in turn.
+    path = tmp_path / "long.csv"
+    rows = "".join(f"{i * 10_000_000},32,49,{2 * (i % 2)} {2 * (i % 2) + 1}\n" for i in range(4))
+    path.write_text(f"# hash_ids: 16 tokens each\narrival_us,prompt_tokens,output_tokens,hash_ids\n{rows}")
+    document = run(capsys, "prefix", path, "--num-gpu-blocks-override", 10, "--max-model-len", 96, "--pool-blocks", 6,
+                   "--pool-blocks", 7, "--policy", "vllm", "--policy", "belady", "--json", "-", "-q").json
+    assert (document["accesses"], document["unique_blocks"]) == (8, 4)
+    # Between two uses of a prompt five blocks of the other request come: the head of a prompt needs room for six.
+    curve = {row["blocks"]: row["hit_rate_blocks"] for row in document["vllm_curve"]}
+    assert (curve[5], curve[6], curve[7]) == (0.0, 2 / 8, 4 / 8)
+    assert [row["hit_rate_blocks"] for row in document["policies"]["vllm"]] == [2 / 8, 4 / 8]
+    assert [row["hit_rate_blocks"] for row in document["policies"]["belady"]] == [4 / 8, 4 / 8]
+
+
+def test_swap_leaves_the_tiers_out(capsys, tmp_path):
+    document = found(capsys, trace(tmp_path, A, B, C, A), "--preemption-mode", "swap")
+    assert document["tiers"] is None
+
+
+def test_a_warm_start_is_told_of(capsys, tmp_path):
+    cold, warm = trace(tmp_path, A), trace(tmp_path, A, name="yesterday.csv")
+    document = found(capsys, cold, "--warm-trace", warm)
+    assert document["config"]["warm_start"] == {"source": str(warm), "requests": 1}
+    assert any("begins warm: 1 requests of" in note for note in document["notes"])
+    assert found(capsys, cold)["config"]["warm_start"] is None
+
+
+@pytest.mark.parametrize("option", [
+    ("--warm-trace", "x.csv"), ("--host-cache-gib", 1), ("--host-bandwidth", 10), ("--saturate",)])
+def test_what_the_serving_view_is_asked_for_wants_it(capsys, tmp_path, option):
+    said = run(capsys, "prefix", trace(tmp_path, A), *SERVER, "--no-serving", *option)
+    assert said.status == 2
+    assert said.err.strip() == f"pagedsim prefix: error: {option[0]} is for the serving view, and --no-serving leaves it out"

@@ -81,7 +81,7 @@ class Accesses:
         return np.cumsum(edges[:-1], dtype=np.int8).astype(np.bool_)
 
 
-def accesses(trace: Trace, block_size: int, convention: str = "full") -> Accesses:
+def accesses(trace: Trace, block_size: int, convention: str = "full", generated: bool = False) -> Accesses:
     """The block accesses of a trace.
 
     Parameters
@@ -93,6 +93,9 @@ def accesses(trace: Trace, block_size: int, convention: str = "full") -> Accesse
     convention : str
         ``full`` or ``ceil``, see above. With ``full``, whole prompt blocks without identity are accesses too, each of a block
         of its own.
+    generated : bool
+        Whether full blocks that generation fills are accesses even where the ids do not cover the output: they take room, as in
+        an engine, and nobody finds them. With ``full`` only.
 
     Raises
     ------
@@ -110,7 +113,7 @@ def accesses(trace: Trace, block_size: int, convention: str = "full") -> Accesse
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: one of {', '.join(CONVENTIONS)}")
     if convention == "full":
-        return _full(trace, content, block_size)
+        return _full(trace, content, block_size, generated or content.cover_output)
     if block_size != content.span_tokens:
         raise ValueError(f"with ceil a block is an id of the trace, {content.span_tokens} tokens, not {block_size}")
     chain, count = chain_ids(content)
@@ -127,11 +130,11 @@ def identity(trace: Trace) -> ContentIds:
     return trace.content
 
 
-def _full(trace: Trace, content: ContentIds, block_size: int) -> Accesses:
+def _full(trace: Trace, content: ContentIds, block_size: int, generated: bool) -> Accesses:
     demand = Demand(trace, UNLIMITED)
     hashes = BlockHashes(demand, block_size)
     queries = demand.prompt // block_size
-    counts = demand.end // block_size if content.cover_output else queries
+    counts = demand.end // block_size if generated else queries
     starts = np.concatenate(([0], np.cumsum(counts)))
     numbers = np.empty(starts[-1], np.int32 if hashes.count < 1 << 31 else np.int64)
     used = np.zeros(hashes.count, np.bool_)
@@ -179,17 +182,25 @@ def last_access(stream: Accesses) -> SmallInts:
     return before
 
 
-def next_access(stream: Accesses) -> IntArray:
-    """For each access the place of the next one to the same block; the length of the stream for none.
+def next_query(stream: Accesses) -> IntArray:
+    """For each access the place of the next lookup of the same block; the length of the stream for none.
 
-    >>> next_access(Accesses(np.array([1, 0, 1], np.int32), np.array([0, 3]), np.array([3]), 2, 16)).tolist()
-    [2, 3, 3]
+    >>> next_query(Accesses(np.array([1, 0, 1, 1], np.int32), np.array([0, 3, 4]), np.array([2, 1]), 2, 16)).tolist()
+    [3, 4, 3, 4]
     """
-    before = last_access(stream)
-    after = np.full(len(stream), len(stream), np.int64)
-    warm = np.flatnonzero(before != COLD)
-    after[before[warm]] = warm
-    return after
+    order, first = by_block(stream)
+    never = len(stream)
+    due = np.append(np.where(stream.leading()[order], order, never), never)
+    last = np.append(np.flatnonzero(first)[1:], never)             # where the next block's accesses begin
+    block = np.cumsum(first) - 1
+    after = np.empty(never, np.int64)
+    # within a block times rise, so the next lookup is the least of those behind; blocks are kept apart by lifting them
+    lift = (len(last) - block) * (never + 1)
+    lifted = np.minimum.accumulate((due[:-1] - lift)[::-1])[::-1] + lift
+    follows = np.arange(1, never + 1)
+    inside = follows < last[block]
+    after[order] = np.where(inside, np.append(lifted, never)[follows], never)
+    return np.minimum(after, never)
 
 
 def leading_run(stream: Accesses, hit: Mask) -> IntArray:

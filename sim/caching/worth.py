@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 from sim.caching.policies import ByAccess
-from sim.caching.stream import Accesses, next_access
+from sim.caching.stream import Accesses, next_query
 
 
 class Gdsf(ByAccess):
@@ -48,11 +48,11 @@ class Gdsf(ByAccess):
 
 
 class Belady(ByAccess):
-    """The bound: the block whose next use is farthest away leaves, or does not come in at all (Belady 1966)."""
+    """The bound: the block whose next lookup is farthest away leaves, or does not come in at all (Belady 1966)."""
 
     def __init__(self, size: int, stream: Accesses) -> None:
         super().__init__(size, stream)
-        self._next = next_access(stream).tolist()
+        self._next = next_query(stream).tolist()
         self._at = -1
         self._due: dict[int, int] = {}                 # block -> its next use
         self._heap: list[tuple[int, int]] = []         # (-next use, block)
