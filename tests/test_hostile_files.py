@@ -122,6 +122,8 @@ def test_ids(tmp_path, capsys, sample, ids, says):
     rows = sample.text.rstrip("\n").split("\n")
     rows[-1] = re.sub(r'("hash_ids": )\[[^\]]*\]', rf"\g<1>{ids}", rows[-1])
     path = put(tmp_path, sample, "\n".join(rows).encode())
+    if sample.name == "qwen" and says.endswith("twice"):       # its ids may name blocks, not prefixes: too many of them here
+        says = "2 ids, but" if ids == "[1, 1]" else "100 ids, but"
     assert complaint(capsys, path).startswith(f":{len(rows)}: column 'hash_ids': {says}")
 
 

@@ -10,6 +10,7 @@ import pytest
 from cli_run import run
 
 import experiments.compare
+from sim.caching.endless import known_prefixes
 from workloads import transform
 from workloads.readers import ReadOptions, read_rows, read_trace
 from workloads.request import InputError, Trace
@@ -97,3 +98,11 @@ def test_rows_of_zero_length_count_in_what_is_said_of_the_file(capsys, tmp_path)
     assert (said.json["rows"]["count"], said.json["rows"]["duration_s"], said.json["rows"]["rate_per_s"]) == (3, 4.0, 0.75)
     assert said.json["rows"]["hit_ratio_of_ids"] == 3 / 6          # without the second row it would be 1 of 4
     assert "over 4.0 s, 0.75 a second; 50.00 % of their ids were there before" in run(capsys, "trace", "info", path).out
+
+
+def test_blocks_of_equal_content_may_repeat_where_ids_are_not_of_prefixes(tmp_path):
+    path = tmp_path / "qwen.jsonl"
+    path.write_text("".join(json.dumps({"chat_id": chat, "parent_chat_id": -1, "timestamp": chat, "input_length": 48,
+                                        "output_length": 1, "type": "text", "turn": 1, "hash_ids": ids}) + "\n"
+                            for chat, ids in ((1, [7, 7, 8]), (2, [7, 7, 9]))))
+    assert known_prefixes(read_trace(path)).tokens.tolist() == [0, 32]

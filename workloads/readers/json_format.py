@@ -37,7 +37,7 @@ class JsonRoles:
     """Keys by role; several names of one key are tried in order, and an empty tuple is a role the format has not.
 
     ``time_unit`` is the exponent of ten of a second, ``spans`` the tokens an id may stand for, the likeliest first.
-    ``optional`` roles may be missing in a file, then in every row.
+    ``optional`` roles may be missing in a file, then in every row. ``chained`` ids name whole prefixes: none comes twice.
     """
 
     prompt: Keys
@@ -50,6 +50,7 @@ class JsonRoles:
     delay: Keys = ()
     request: Keys = ()
     optional: frozenset[str] = field(default_factory=frozenset)
+    chained: bool = True
 
 
 def json_reader(name: str, about: str, roles: JsonRoles, also: Keys = (), foreign: Keys = ()) -> Reader:
@@ -79,7 +80,7 @@ class JsonFile:
         self.prompt, self.output, self.session, self.lines = array("q"), array("q"), array("q"), array("q")
         self.stamps: list[int] = []
         self.delays: list[int] = []                    # in units of 1e-40 s, -1 for none
-        self.spans = Spans(roles.spans)
+        self.spans = Spans(roles.spans, roles.chained)
         self.names: dict[Any, int] = {}                # sessions
         self.requests: set[Any] = set()
         self.last: dict[int, int] = {}                 # the latest stamp of a session, 0 where there are no times

@@ -21,7 +21,7 @@ from workloads.readers.values import name_of
 from workloads.request import IntArray
 
 ROLES = JsonRoles(prompt=("input_length",), output=("output_length",), time=("timestamp",), time_unit=SECONDS, ids=("hash_ids",),
-                  spans=(16,), request=("chat_id",))
+                  spans=(16,), request=("chat_id",), chained=False)       # its page does not say that ids name whole prefixes
 _LINES = json_reader("qwen", "Qwen-Bailian: JSON lines, chat_id, timestamp in seconds, hash_ids of 16 tokens", ROLES)
 
 

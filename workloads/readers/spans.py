@@ -2,7 +2,7 @@
 
     input_length 1,100    hash_ids [0, 1, 2]    512 + 512 + 76 tokens: ceil(1,100 / 512) ids
 
-Ids of these formats name whole prefixes, so none can stand twice in one request.
+Where ids name whole prefixes none can stand twice in one request.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ class Spans:
     ----------
     likely : tuple of int
         Tokens an id may stand for, the likeliest first.
+    chained : bool
+        Whether ids name whole prefixes.
     """
 
-    def __init__(self, likely: tuple[int, ...]) -> None:
-        self.likely = likely
+    def __init__(self, likely: tuple[int, ...], chained: bool = True) -> None:
+        self.likely, self._chained = likely, chained
         self._flat, self._starts, self._lines = array("q"), array("q", [0]), array("q")
         self._column = ""
 
@@ -44,9 +46,10 @@ class Spans:
         Raises
         ------
         InputError
-            If an id stands there twice, or there are more ids than tokens.
+            If an id of whole prefixes stands there twice.
         """
-        refuse_twice(place, column, ids)
+        if self._chained:
+            refuse_twice(place, column, ids)
         self._flat.extend(ids)
         self._starts.append(len(self._flat))
         self._lines.append(place.line)
