@@ -16,7 +16,7 @@ from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
-from experiments.output import check_outputs, write_json, write_text
+from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
 from experiments.report import print_report
 from experiments.setup import Setup, prepare
@@ -62,13 +62,7 @@ def main(argv: list[str]) -> int:
                    for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
     if options.requests is not None:
         write_text(options.requests, lambda file: _write_requests(file, runs))
-    if options.json is not None:
-        write_json(options.json, document)
-    if options.json != "-":
-        print_report(document, setup.notes, _console())
-    elif not options.quiet:
-        for note in setup.notes:
-            print(f"note: {note}", file=sys.stderr)
+    deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
     failed = [c for c in document["crosscheck"] if not c["ok"]]

@@ -132,3 +132,22 @@ def write_json(path: str, document: dict[str, Any]) -> None:
         sys.stdout.write(text)
     else:
         write_text(path, lambda file: file.write(text) and None)
+
+
+def deliver(document: dict[str, Any], target: str | None, quiet: bool, report: Callable[[], None], notes: Sequence[str]) -> None:
+    """A result where it was asked for: as JSON, and for people unless JSON has standard output; then only its notes are said.
+
+    Parameters
+    ----------
+    target : str or None
+        Of ``--json``.
+    report : callable
+        Prints the result for people, notes and all.
+    """
+    if target is not None:
+        write_json(target, document)
+    if target != "-":
+        report()
+    elif not quiet:
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from experiments import options as opt
 from experiments.deployment import deployment, model_and_gpu
 from experiments.figures import check_format
-from experiments.output import check_outputs, write_json
+from experiments.output import check_outputs, deliver
 from experiments.plan_cost import add_cost, cost_json
 from experiments.plan_document import document
 from experiments.plan_figure import plot_budget
@@ -44,13 +43,7 @@ def main(argv: list[str]) -> int:
     made = plan_json(options, notes)
     if options.plot is not None:
         plot_budget(made, options.plot)
-    if options.json is not None:
-        write_json(options.json, made)
-    if options.json != "-":
-        print_plan(made, options.quiet)
-    elif not options.quiet:
-        for line in (*made["warnings"], *made["notes"]):
-            print(f"note: {line}", file=sys.stderr)
+    deliver(made, options.json, options.quiet, lambda: print_plan(made, options.quiet), [*made["warnings"], *made["notes"]])
     return 0
 
 

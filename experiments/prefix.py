@@ -14,7 +14,7 @@ from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.figures import check_format
 from experiments.load import load_trace
-from experiments.output import check_outputs, write_json
+from experiments.output import check_outputs, deliver
 from experiments.prefix_analysis import analyse
 from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import print_prefix
@@ -52,13 +52,7 @@ def main(argv: list[str]) -> int:
         document = analyse(setup, options, _watch(progress))
     if options.plot is not None:
         plot_prefix(document, setup.trace.source if options.trace is None else Path(options.trace).name, options.plot)
-    if options.json is not None:
-        write_json(options.json, document)
-    if options.json != "-":
-        print_prefix(document, options.quiet)
-    elif not options.quiet:
-        for note in document["notes"]:
-            print(f"note: {note}", file=sys.stderr)
+    deliver(document, options.json, options.quiet, lambda: print_prefix(document, options.quiet), document["notes"])
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
     return 0

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.caching.curve import histogram, reuse_distances
+from sim.caching.curve import histogram, lru_hits, reuse_distances
 from sim.caching.endless import Hits, Known, known_prefixes
 from sim.caching.stream import COLD, Accesses, SmallInts, accesses
 from sim.caching.tail_first import tail_first_distances
@@ -109,14 +109,9 @@ def looked_up(stream: Accesses) -> int:
 
 
 def _curve(stream: Accesses, distances: SmallInts, endless: Hits, tokens: IntArray | None) -> Curve:
-    hit = stream.leading() & (distances != COLD)
-    blocks = _by_size(distances[hit], None, stream.count)
-    weighed = blocks * stream.block_size if tokens is None else _by_size(distances[hit], tokens[hit], stream.count)
+    blocks = lru_hits(stream, distances)
+    weighed = blocks * stream.block_size if tokens is None else lru_hits(stream, distances, weights=tokens)
     return Curve(blocks, weighed, endless.query_blocks, endless.query_tokens)
-
-
-def _by_size(distances: SmallInts, weights: IntArray | None, count: int) -> IntArray:
-    return np.append(0, np.cumsum(np.bincount(distances, weights, count))).astype(np.int64)     # below 2**53: exact
 
 
 def _tokens(trace: Trace, stream: Accesses) -> IntArray:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.figures import GREY, INK, heading
-from experiments.paper.drawing import COLOURS, MARKS, canvas, stacked
+from experiments.paper.drawing import COLOURS, MARKS, canvas, missing, stacked
 from experiments.prefix_text import show
 
 JsonObject = dict[str, Any]
@@ -40,17 +40,11 @@ def plot_prefix(document: JsonObject, title: str, path: str) -> None:
         _block_sizes(four, document)
 
 
-def _missing(axes: Any, why: str) -> None:
-    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-
-
 # ---------------------------------------------------------------------- hit rate against memory
 def _curves(axes: Any, document: JsonObject) -> None:
     axes.set_title("Cache view: hits of blocks by size (one request at a time)", fontsize=9.5)
     if not document["lru"]:
-        return _missing(axes, "no prompt fills a block")
+        return missing(axes, "no prompt fills a block")
     known = document["today"]["gib"] is not None
     unit = "gib" if known else "blocks"
     for name, label, colour, style in (("lru", "LRU, exact", COLOURS[0], "-"),
@@ -101,7 +95,7 @@ def _reuse(axes: Any, document: JsonObject) -> None:
     axes.set_title("Reuse: other blocks used between two uses of one", fontsize=9.5)
     reuse = document["reuse"]
     if not reuse["lookups"]:
-        return _missing(axes, "no prompt fills a block")
+        return missing(axes, "no prompt fills a block")
     rows = reuse["histogram"]
     shares = [100 * row["lookups"] / reuse["lookups"] for row in rows]
     axes.bar(range(len(rows)), shares, width=0.9, color=COLOURS[4])
@@ -120,7 +114,7 @@ def _reuse(axes: Any, document: JsonObject) -> None:
 def _origins(axes: Any, serving: JsonObject | None) -> None:
     axes.set_title("Serving view: where hits came from", fontsize=9.5)
     if serving is None:
-        return _missing(axes, "the engine did not run (--no-serving)")
+        return missing(axes, "the engine did not run (--no-serving)")
     today = serving["with"]["blocks"]
     bars = {_bar(run, today): [_share(run, origin) for origin in ORIGINS] for run in serving["pools"]}
     stacked(axes, bars, list(ORIGINS.values()), "% of all tokens looked up, resumes too")

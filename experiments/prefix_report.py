@@ -100,7 +100,7 @@ def _best(document: JsonObject) -> str:
         return f"only the bound was asked for{bound}"
     most = max(hits.values())
     best = [name for name, n in hits.items() if n == most]
-    names = " and ".join(best) if len(best) < len(hits) else "no policy finds more than another"
+    names = " and ".join(best) if len(best) < len(hits) or len(hits) == 1 else "no policy finds more than another"
     rate = percent(rows[best[0]][at]["hit_rate_blocks"])
     return f"at {show_room(some[at])}: {names}, {rate} of blocks{bound}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from experiments.figures import GREY, INK, heading, time_unit
-from experiments.paper.drawing import COLOURS, MARKS, canvas
+from experiments.paper.drawing import COLOURS, MARKS, canvas, missing
 from workloads.request import Trace
 
 JsonObject = dict[str, Any]
@@ -41,12 +41,6 @@ def plot_trace(trace: Trace, found: JsonObject, title: str, path: str) -> None:
         _arrivals(two, trace, found["arrivals"])
         _ideal(three, found["content"])
         _reuse(four, found["content"])
-
-
-def _missing(axes: Any, why: str) -> None:
-    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
 
 
 def _lengths(axes: Any, trace: Trace) -> None:
@@ -79,9 +73,9 @@ def _decades(least: int, most: int) -> tuple[float, float]:
 def _arrivals(axes: Any, trace: Trace, times: JsonObject | None) -> None:
     axes.set_title("Arrivals", fontsize=9.5)
     if trace.arrival_us is None or times is None:
-        return _missing(axes, "no arrival times")
+        return missing(axes, "no arrival times")
     if times["rate_per_s"] is None:
-        return _missing(axes, "all at once")
+        return missing(axes, "all at once")
     since = trace.arrival_us - trace.arrival_us[0]
     counts, edges = np.histogram(since, bins=min(BINS, max(10, len(trace) // 8)), range=(0, float(since[-1])))
     width_s = float(edges[1]) / 1e6
@@ -97,7 +91,7 @@ def _arrivals(axes: Any, trace: Trace, times: JsonObject | None) -> None:
 def _ideal(axes: Any, content: JsonObject | None) -> None:
     axes.set_title("Hit ratio of an endless prefix cache", fontsize=9.5)
     if content is None:
-        return _missing(axes, "no prefix identity: sharing cannot be measured")
+        return missing(axes, "no prefix identity: sharing cannot be measured")
     sizes = [row["block_size"] for row in content["ideal"]]
     for i, (key, name) in enumerate((("hit_rate_tokens", "of prompt tokens"), ("hit_rate_blocks", "of full blocks"))):
         axes.plot(sizes, [100 * row[key] for row in content["ideal"]], marker=MARKS[i], markersize=4, linewidth=1.4,
@@ -116,10 +110,10 @@ def _ideal(axes: Any, content: JsonObject | None) -> None:
 def _reuse(axes: Any, content: JsonObject | None) -> None:
     axes.set_title("Reuse of blocks", fontsize=9.5)
     if content is None:
-        return _missing(axes, "no prefix identity")
+        return missing(axes, "no prefix identity")
     reuse = content["reuse"]
     if not reuse["accesses"]:
-        return _missing(axes, f"no prompt fills a block of {reuse['block_size']:,} tokens")
+        return missing(axes, f"no prompt fills a block of {reuse['block_size']:,} tokens")
     shares = [100 * row["accesses"] / reuse["accesses"] for row in reuse["histogram"]]
     axes.bar(range(len(shares)), shares, width=0.9, color=COLOURS[4])
     axes.bar([len(shares) + 0.5], [100 * reuse["cold"] / reuse["accesses"]], width=0.9, color="#BBBBBB", hatch="///",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from experiments import options as opt
 from experiments import trace_statistics as statistics
 from experiments.figures import check_format
-from experiments.output import check_outputs, write_json
+from experiments.output import check_outputs, deliver
 from experiments.reading import add_reading, read, unused
 from experiments.trace_figure import plot_trace
 from experiments.trace_report import print_info
@@ -42,13 +41,7 @@ def main(argv: list[str]) -> int:
     if options.plot is not None:
         title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
         plot_trace(trace, found, title, options.plot)
-    if options.json is not None:
-        write_json(options.json, found)
-    if options.json != "-":
-        print_info(found, options.quiet)
-    elif not options.quiet:
-        for note in found["notes"]:
-            print(f"note: {note}", file=sys.stderr)
+    deliver(found, options.json, options.quiet, lambda: print_info(found, options.quiet), found["notes"])
     return 0
 
 

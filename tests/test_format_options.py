@@ -243,3 +243,22 @@ def test_tables_of_ones_own_that_contradict_themselves(tmp_path, text, says):
     with pytest.raises(InputError) as caught:
         read_trace(path)
     assert str(caught.value).startswith(f"{path}{says}")
+
+
+def test_a_sub_agent_begins_when_its_session_says(tmp_path):
+    """It is a session of its own, but its times count on the clock of the one it works for."""
+    agent = {"t": 10.0, "type": "subagent", "requests": [{"t": 2.0, "type": "n", "in": 64, "out": 1, "hash_ids": [1]}]}
+    for n in range(20):
+        first = {"t": 0.0, "type": "n", "in": 64, "out": 1, "hash_ids": [1]}
+        (tmp_path / f"{n:02}.json").write_text(json.dumps({"id": n, "block_size": 64, "hash_id_scope": "local",
+                                                           "requests": [first, agent]}))
+    options = ReadOptions(session_rate_per_s=0.5, seed=1)
+    rows = read_rows(tmp_path, options=options)
+    begin, later = rows.arrivals_us(options).reshape(20, 2).T
+    assert set((later - begin).tolist()) == {12_000_000}
+    assert len(set(begin.tolist())) == 20 and len(set(rows.besides["session"].tolist())) == 40
+    table = tmp_path / "table.csv"
+    table.write_text("trace,subagent_path,idx,t_s,type,in_tokens,out_tokens,think_time_s\na,,0,0,n,64,1,0\na,1/,0,3,n,64,1,0\n"
+                     "b,,0,0,n,64,1,0\nb,1/,0,3,n,64,1,0\n")
+    arrival = read_rows(table, options=options).arrivals_us(options)
+    assert (arrival[1] - arrival[0], arrival[3] - arrival[2]) == (3_000_000, 3_000_000)

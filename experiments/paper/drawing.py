@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.figures import INK, SETTINGS, UNDATED
+from experiments.figures import GREY, INK, SETTINGS, UNDATED
 from experiments.output import replacing
 
 COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#CC79A7", "#999999")
@@ -91,3 +91,10 @@ def lines(axes: Any, x: Sequence[float], series: Mapping[str, Sequence[float | N
                   label=name, markersize=4, linewidth=1.4)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.legend(frameon=False, fontsize=8)
+
+
+def missing(axes: Any, why: str) -> None:
+    """A panel that cannot be drawn says why."""
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)

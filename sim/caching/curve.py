@@ -65,7 +65,7 @@ def weight_above(rank: IntArray, weight: IntArray) -> IntArray:
     return above[original]
 
 
-def lru_hits(stream: Accesses, distances: SmallInts, counted: Mask | None = None) -> IntArray:
+def lru_hits(stream: Accesses, distances: SmallInts, counted: Mask | None = None, weights: IntArray | None = None) -> IntArray:
     """Hits of a least-recently-used cache by its size, the whole curve.
 
     Parameters
@@ -77,6 +77,9 @@ def lru_hits(stream: Accesses, distances: SmallInts, counted: Mask | None = None
         Which accesses count as queries; by default all that are looked up. For vLLM's last-token rule pass
         ``stream.leading((prompt_tokens - 1) // block_size)``.
 
+    weights : int64, shape (accesses,), optional
+        What each hit counts, as tokens; by default 1.
+
     Returns
     -------
     int64, shape (count + 1,)
@@ -87,8 +90,9 @@ def lru_hits(stream: Accesses, distances: SmallInts, counted: Mask | None = None
     [0, 0, 0, 4, 5]
     """
     mask = stream.leading() if counted is None else counted
-    warm = distances[mask & (distances != COLD)]
-    return np.append(0, np.cumsum(np.bincount(warm, minlength=stream.count))).astype(np.int64)
+    warm = mask & (distances != COLD)
+    by_distance = np.bincount(distances[warm], None if weights is None else weights[warm], stream.count)
+    return np.append(0, np.cumsum(by_distance)).astype(np.int64)       # below 2**53: exact in floats too
 
 
 def histogram(distances: SmallInts) -> list[tuple[int, int, int]]:

@@ -103,7 +103,7 @@ def _refuse_unused(rows: Rows, options: ReadOptions) -> None:
     """What was said about reading and has no meaning for the format is an error, not ignored."""
     name = rows.format or ""
     unused = {"--window": options.window_s is not None and name != servegen.READER.name,
-              "--session-rate": options.session_rate_per_s is not None and not rows.own_clocks,
+              "--session-rate": options.session_rate_per_s is not None and rows.clocks is None,
               "--hash-block-size": options.span_tokens is not None and (name not in WITH_SPANS or rows.content is None),
               "--incremental-turns": options.incremental and name not in WITH_SPANS}
     for option, holds in unused.items():

@@ -77,7 +77,7 @@ class JsonFile:
 
     def __init__(self, roles: JsonRoles) -> None:
         self.roles = roles
-        self.prompt, self.output, self.session, self.lines = array("q"), array("q"), array("q"), array("q")
+        self.prompt, self.output, self.session = array("q"), array("q"), array("q")
         self.stamps: list[int] = []
         self.delays: list[int] = []                    # in units of 1e-40 s, -1 for none
         self.spans = Spans(roles.spans, roles.chained)
@@ -117,14 +117,12 @@ class JsonFile:
 
     def _settle(self, place: Place, row: Mapping[str, Any]) -> None:
         """By the first row, which keys the file has."""
-        for role in (*ROLES, "delay"):
+        for role in ROLES:
             keys = getattr(self.roles, role)
-            self.key[role] = _present(row, keys) if keys else None
-            if keys and self.key[role] is None:
-                if role not in self.roles.optional and role != "delay":
-                    raise missing_column(place, keys[0], list(row))
-                if role == "delay":
-                    self.key[role] = keys[0]           # a first turn may have none
+            self.key[role] = _present(row, keys)
+            if keys and self.key[role] is None and role not in self.roles.optional:
+                raise missing_column(place, keys[0], list(row))
+        self.key["delay"] = next(iter(self.roles.delay), None)         # a first turn may have none
         said = row.get("made_by")
         self.made_by = said if isinstance(said, str) else None
 
@@ -138,7 +136,7 @@ class JsonFile:
         if key["output"]:
             self.output.append(length_of(row, key["output"], place, strict))
         if key["ids"]:
-            self.spans.add(place, key["ids"], ids_of(row, key["ids"], place), self.prompt[-1])
+            self.spans.add(place, key["ids"], ids_of(row, key["ids"], place))
         if key["request"]:
             self._request(place, key["request"], row)
         session = -1

@@ -27,8 +27,8 @@ from workloads.readers.values import MOST_ID, ids_of, later, length_of, name_of,
 from workloads.request import ContentIds, InputError
 
 KEYS = ("id", "block_size", "hash_id_scope", "requests")
-TABLE = {"session": Column("trace"), "branch": Column("subagent_path", kinds.TEXT), "time": Column("t_s", kinds.UNITS["s"]),
-         "prompt": Column("in_tokens"), "output": Column("out_tokens"),
+TABLE = {"session": Column("trace"), "branch": Column("subagent_path", kinds.TEXT), "clock": Column("trace", kinds.TEXT),
+         "time": Column("t_s", kinds.UNITS["s"]), "prompt": Column("in_tokens"), "output": Column("out_tokens"),
          "think": Column("think_time_s", kinds.optional(kinds.UNITS["s"]))}
 NO_CLOCK = "sessions have no common clock: all begin at once; --session-rate R begins R a second"
 SECONDS = 0
@@ -43,7 +43,7 @@ class Sessions:
     """Requests of one session after another."""
 
     def __init__(self) -> None:
-        self.prompt, self.output, self.session = array("q"), array("q"), array("q")
+        self.prompt, self.output, self.session, self.clock = array("q"), array("q"), array("q"), array("q")
         self.flat, self.starts = array("q"), array("q", [0])
         self.stamps: list[int] = []
         self.think: list[int] = []
@@ -75,6 +75,7 @@ class Sessions:
         for stamp, branch, row, at in requests:
             self._request(at, stamp, row, int(source.options.strict))
             self.session.append(branches.setdefault(branch, self.sessions + len(branches)))
+            self.clock.append(len(self.names))
             ids = ids_of(row, "hash_ids", at)
             self._check(at, ids, self.prompt[-1])
             largest = max(largest, max(ids, default=-1))
@@ -102,11 +103,11 @@ class Sessions:
         """All sessions, one behind the other; InputError if no request was in any."""
         if not self.prompt:
             raise InputError(f"{show_path(path)}: no request in it")
-        prompt, output, session, flat, starts = (np.array(column, np.int64) for column in
-                                                 (self.prompt, self.output, self.session, self.flat, self.starts))
+        columns = (self.prompt, self.output, self.session, self.clock, self.flat, self.starts)
+        prompt, output, session, clock, flat, starts = (np.array(column, np.int64) for column in columns)
         return Rows(path, prompt, output, [np.array(self.stamps, object)], ContentIds(flat, starts, self.block_size, local=True),
                     {"session": session, "think_us": to_us(np.array(self.think, object), FINE_PER_US)},
-                    own_clocks=not alone, notes=() if alone else (NO_CLOCK,))
+                    None if alone else clock, notes=() if alone else (NO_CLOCK,))
 
 
 def _requests(found: Mapping[str, Any], place: Place, start: int, depth: int = 0) -> Iterator[_Request]:
@@ -142,7 +143,7 @@ def read(source: Source) -> Rows:
 
 def read_table(source: Source) -> Rows:
     """Read the table of all requests, which has counts of ids and not the ids."""
-    return read_roles(open_csv(source), TABLE, source.options.strict, (NO_CLOCK,), own_clocks=True)
+    return read_roles(open_csv(source), TABLE, source.options.strict, (NO_CLOCK,))
 
 
 def score_table(head: Head) -> int:

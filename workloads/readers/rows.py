@@ -45,8 +45,8 @@ class Rows:
         As in Trace.
     besides : mapping of a column of Trace to int64, shape (rows,)
         ``session``, ``think_us``, ``priority``, ``max_tokens``, ``samples``, ``beam_width``.
-    own_clocks : bool
-        Times count from the start of each session, and when these start is not known.
+    clocks : int64, shape (rows,), or None
+        The clock on which each row's time counts, where these have no common start; None: all on one.
     notes : tuple of str
         What the reader has to say.
     made_by : str or None
@@ -61,7 +61,7 @@ class Rows:
     stamps: Sequence[NDArray[Any]] | None = None
     content: ContentIds | None = None
     besides: Mapping[str, IntArray] = field(default_factory=dict)
-    own_clocks: bool = False
+    clocks: IntArray | None = None
     notes: tuple[str, ...] = ()
     made_by: str | None = None
     format: str | None = None
@@ -93,7 +93,7 @@ class Rows:
             if np.any(arrival_us[1:] < arrival_us[:-1]):
                 order = np.argsort(arrival_us, kind="stable")
                 rows, arrival_us = order if isinstance(rows, slice) else rows[order], arrival_us[order]
-                if not self.own_clocks:
+                if self.clocks is None:
                     notes.append(SORTED)
         besides = {name: column[rows] for name, column in self.besides.items()}
         if "think_us" in besides:
@@ -123,8 +123,8 @@ class Rows:
         assert self.stamps is not None
         stamps, units_per_us = join_stamps(self.stamps)
         arrival_us = since_first_us(stamps[rows], units_per_us)
-        if self.own_clocks and options.session_rate_per_s is not None:
-            numbers, place = np.unique(self.besides["session"][rows], return_inverse=True)
+        if self.clocks is not None and options.session_rate_per_s is not None:
+            numbers, place = np.unique(self.clocks[rows], return_inverse=True)
             rng = np.random.default_rng(options.seed)
             arrival_us = arrival_us + poisson_arrivals_us(len(numbers), options.session_rate_per_s, rng)[place]
         return arrival_us

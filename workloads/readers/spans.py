@@ -40,7 +40,7 @@ class Spans:
         self._flat, self._starts, self._lines = array("q"), array("q", [0]), array("q")
         self._column = ""
 
-    def add(self, place: Place, column: str, ids: list[int], prompt_tokens: int) -> None:
+    def add(self, place: Place, column: str, ids: list[int]) -> None:
         """The next request.
 
         Raises

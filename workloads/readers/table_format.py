@@ -64,7 +64,7 @@ def table_reader(name: str, about: str, roles: Roles, also: tuple[str, ...] = ()
     return Reader(name, about, score, lambda source: read_roles(open_csv(source), roles, source.options.strict, notes))
 
 
-def read_roles(table: CsvTable, roles: Roles, strict: bool, notes: tuple[str, ...] = (), own_clocks: bool = False) -> Rows:
+def read_roles(table: CsvTable, roles: Roles, strict: bool, notes: tuple[str, ...] = ()) -> Rows:
     """The rows of a table.
 
     Raises
@@ -84,7 +84,8 @@ def read_roles(table: CsvTable, roles: Roles, strict: bool, notes: tuple[str, ..
     content, besides = _content(table, of), _besides(of)
     prompt, output = (np.concatenate(of.pop(role)) if role in of else None for role in ("prompt", "output"))  # none held twice
     assert prompt is not None
-    return Rows(table.path, prompt, output, of.get("time"), content, besides, own_clocks, notes, _comment(table, MADE_BY))
+    clocks = numbered(np.concatenate(of["clock"])) if "clock" in of else None
+    return Rows(table.path, prompt, output, of.get("time"), content, besides, clocks, notes, _comment(table, MADE_BY))
 
 
 def _kind(role: str, column: Column, strict: bool) -> Kind:
@@ -100,7 +101,7 @@ def _besides(of: Parts) -> dict[str, IntArray]:
             made[role] = numbered(np.concatenate(parts) if "branch" not in of else _branches(parts, of["branch"]))
         elif role == "think":
             made["think_us"] = to_us(*join_stamps(parts))
-        elif role not in ("prompt", "output", "time", "request", "ids", "branch", LINES):
+        elif role not in ("prompt", "output", "time", "request", "ids", "branch", "clock", LINES):
             made[role] = np.concatenate(parts)
     return made
 
