@@ -14,21 +14,18 @@ from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
-from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
 from experiments.report import print_report
+from experiments.serving import Served, serve
 from experiments.setup import Setup, prepare
 from experiments.trace_options import add_trace
 from experiments.version import VERSION
 from sim.catalog import DEFAULT
-from sim.engine import Engine
 from sim.request_log import NEVER
-from sim.result import scenario
 from sim.run import REJECTIONS, Observer, Run
 from sim.timeline import Timeline
-from workloads.request import InputError
 
 EXAMPLES = """examples:
   pagedsim compare
@@ -51,9 +48,10 @@ def main(argv: list[str]) -> int:
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
-    runs, timelines, audits = _simulate(setup, names, options)
+    served, timelines = _simulate(setup, names, options)
+    runs = {one.name: one.run for one in served}
     setup.notes += cache_notes(runs)
-    document = compare_json(setup, runs, audits)
+    document = compare_json(setup, served)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
         plot_pool([{"allocator": n, "columns": timelines[n].columns(), "capacity": runs[n].ledger.capacity,
@@ -105,38 +103,29 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
-              ) -> tuple[dict[str, Run], dict[str, Timeline], dict[str, Audit]]:
-    """Run every scenario; by allocator its facts, its timeline and the audit that followed it."""
-    runs, timelines = {}, {}
-    audits: dict[str, Audit] = {}
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace) -> tuple[list[Served], dict[str, Timeline]]:
+    """Run every scenario; and by allocator its timeline."""
+    timelines = {name: Timeline() for name in names}
+    served = []
     with bars(options.quiet) as progress:
         for name in names:
-            timelines[name] = Timeline()
-            audits[name] = audit_for(name)
-            watchers: list[Observer] = [audits[name]]
-            if not progress.disable:
-                watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
-            timeline = timelines[name] if options.plot is not None else None
-            try:
-                runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers, setup.warm).run()
-            except MemoryError:
-                raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
-                                 f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
-    return runs, timelines, audits
+            watchers = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
+            served.append(serve(setup, name, timelines[name] if options.plot is not None else None, watchers))
+    return served, timelines
 
 
 # ---------------------------------------------------------------------- results
-def compare_json(setup: Setup, runs: dict[str, Run], audits: dict[str, Audit]) -> dict[str, Any]:
+def compare_json(setup: Setup, served: list[Served]) -> dict[str, Any]:
     """The whole result as CONTRACT.md's object; nothing in it depends on the wall clock."""
+    runs = {one.name: one.run for one in served}
     return {
         "schema": 1,
         "pagedsim": VERSION,
         "trace": trace_json(setup),
         "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs),
         "capacity": setup.capacity(),
-        "scenarios": [scenario(name, run) for name, run in runs.items()],
-        "crosscheck": [c.json() for name, run in runs.items() for c in checks(name, run, setup.kv_bytes_per_token, audits[name])],
+        "scenarios": [one.scenario() for one in served],
+        "crosscheck": [check for one in served for check in one.checks()],
     }
 
 
