@@ -21,11 +21,11 @@ from workloads.synthetic import chat_workload
 DEFAULT_RATE = 2.0
 
 
-def load_trace(options: argparse.Namespace, notes: list[str]) -> Trace:
-    """Read or make the trace, complete it, cut it and give it arrival times."""
+def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | None = None) -> Trace:
+    """Read or make the trace, or take the one ``given`` as it was read; complete it, cut it and give it arrival times."""
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(6)]
     lengths, arrivals, order, *made_up = rngs
-    trace = _completed(_read_or_make(options, lengths), options, made_up)
+    trace = _completed(_read_or_make(options, lengths) if given is None else given, options, made_up)
     notes.extend(note for note in trace.notes if not note.startswith(_answered(options)))
     trace = looped(trace, options, notes)
     if options.max_total_tokens is not None:

@@ -15,6 +15,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,14 +118,28 @@ def recipe_of_text(text: bytes, path: str, changed: Mapping[str, object] | None 
     """
     shown = "standard input" if path == "-" else show_path(path)
     try:
-        table: dict[str, Any] = tomllib.loads(text.decode("utf-8"))
-        for key, value in (changed or {}).items():
-            _put(table, key, value)
-        return recipe(table)
+        return recipe(with_changes(tomllib.loads(text.decode("utf-8")), changed or {}))
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
     except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits
         raise InputError(f"{shown}: not a TOML recipe: {' '.join(str(error).split())}") from None
+
+
+def with_changes(table: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
+    """The same table with other values; it stays as it is itself.
+
+    Raises
+    ------
+    InputError
+        If there is no such part.
+
+    >>> with_changes({"arrivals": "poisson:rate=2"}, {"arrivals.rate": 4, "seed": 1})
+    {'arrivals': {'kind': 'poisson', 'rate': 4}, 'seed': 1}
+    """
+    made: dict[str, Any] = deepcopy(dict(table))
+    for key, value in changed.items():
+        _put(made, key, value)
+    return made
 
 
 def _put(table: dict[str, Any], key: str, value: object) -> None:

@@ -1,0 +1,1 @@
+"""What-if experiments: scenarios, their grids of points, the store, the answers."""

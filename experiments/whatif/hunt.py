@@ -1,0 +1,111 @@
+"""Bisection: where a promise begins to be broken. Pure: a hunt asks for values and is told whether they keep it.
+
+    largest     1 kept   2 kept   4 kept   8 broken   5.657 broken   4.757 kept   5.187 kept   ...      the answer is kept
+    smallest    1024 broken   2048 kept   1536 broken   1792 kept   ...                                 and so is this
+
+The answer is the last value that kept the promise beside one that broke it, so both ends of the bracket were run. That everything
+below keeps it too is assumed, not known: queueing is monotone in most traffic and not in all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+MOST, LEAST = 2.0 ** 40, 2.0 ** -20
+DIGITS = 4                                             # significant ones of a value tried
+Hunt = Generator[float, bool, "Bracket"]
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The ends of what was tried: ``kept`` is the answer, ``broken`` the nearest value beyond it; None where there is none."""
+
+    kept: float | None
+    broken: float | None
+    steps: int
+
+
+@dataclass(frozen=True)
+class Range:
+    """Where to look: from ``low`` to ``high`` where given, else by doubling and halving from ``start``."""
+
+    largest: bool
+    whole: bool
+    resolution: float
+    start: float
+    low: float | None = None
+    high: float | None = None
+
+
+def hunt(where: Range) -> Hunt:
+    """Yields values to try, is sent whether the promise was kept, returns the bracket.
+
+    >>> def run(where, keeps):
+    ...     search, said = hunt(where), None
+    ...     try:
+    ...         while True:
+    ...             said = keeps(search.send(said))
+    ...     except StopIteration as end:
+    ...         return end.value
+    >>> run(Range(True, True, 0.001, 1), lambda n: n <= 37)
+    Bracket(kept=37, broken=38, steps=12)
+    >>> run(Range(False, True, 0.001, 64), lambda n: n >= 37)
+    Bracket(kept=37, broken=36, steps=7)
+    """
+    good, bad, steps = yield from _ends(where)
+    while good is not None and bad is not None and not _close(where, good, bad):
+        value = _between(where, good, bad)
+        steps += 1
+        if (yield value):
+            good = value
+        else:
+            bad = value
+    return Bracket(good, bad, steps)
+
+
+def _ends(where: Range) -> Generator[float, bool, tuple[float | None, float | None, int]]:
+    """One value that keeps the promise and one that breaks it, as near each other as doubling finds them."""
+    easy, hard = (where.low, where.high) if where.largest else (where.high, where.low)
+    value = where.start if easy is None else easy
+    value = _rounded(where, value)
+    steps, good, bad = 1, None, None
+    if (yield value):
+        good = value
+    else:
+        bad = value
+    if hard is not None and good is not None:
+        steps += 1
+        value = _rounded(where, hard)
+        return (value, None, steps) if (yield value) else (good, value, steps)
+    if easy is not None and good is None:
+        return None, bad, steps
+    grows = where.largest == (good is not None)        # towards the end that is missing
+    while good is None or bad is None:
+        value = _rounded(where, value * 2 if grows else value / 2)
+        if not LEAST <= value <= MOST or (not grows and value in (good, bad)):
+            break
+        if (where.low is not None and value < where.low) or (where.high is not None and value > where.high):
+            break
+        steps += 1
+        if (yield value):
+            good = value
+        else:
+            bad = value
+    return good, bad, steps
+
+
+def _rounded(where: Range, value: float) -> float:
+    return max(1, round(value)) if where.whole else float(f"{value:.{DIGITS}g}")
+
+
+def _between(where: Range, good: float, bad: float) -> float:
+    if where.whole:
+        return (int(good) + int(bad)) // 2 if abs(good - bad) > 1 else good
+    return _rounded(where, math.sqrt(good * bad))
+
+
+def _close(where: Range, good: float, bad: float) -> bool:
+    gap, least = abs(good - bad), min(good, bad)
+    return gap <= where.resolution * least or (where.whole and gap <= 1) or _between(where, good, bad) in (good, bad)

@@ -1,0 +1,117 @@
+"""What points read, read once: the traces, and a digest of every file, so that a result is never taken for another's."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.reading import read
+from experiments.whatif.options import parse
+from experiments.whatif.points import Point, files_of
+from workloads.messages import show_path
+from workloads.request import ContentIds, InputError, Trace
+
+READING = ("format", "columns", "strict", "hash_block_size", "incremental_turns", "window", "session_rate")
+DRAWN = ("servegen",)                                  # formats that hold rates: every seed draws other requests
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Materials:
+    """Traces by how they are read, and digests by file."""
+
+    traces: Mapping[Key, Trace]
+    digests: Mapping[str, str]
+
+    def trace(self, point: Point, options: argparse.Namespace) -> Trace | None:
+        """The trace of a point before it is cut and timed; None: made from a table, or built in."""
+        return None if point.trace is None else self.traces[_found(self.traces, point.trace, options)]
+
+
+def gather(points: Iterable[Point]) -> Materials:
+    """Read every trace that the points need, and look at every file.
+
+    Raises
+    ------
+    InputError
+        If one cannot be read, or options about reading make no sense.
+    """
+    traces: dict[Key, Trace] = {}
+    digests: dict[str, str] = {}
+    for point in points:
+        if point.trace is not None:
+            options = parse(point.arguments)
+            options.trace = point.trace
+            _read_new(traces, point.trace, options)
+        for name in files_of(point):
+            if name not in digests:
+                digests[name] = _digest_of(name, traces)
+    return Materials(traces, digests)
+
+
+def _read_new(traces: dict[Key, Trace], path: str, options: argparse.Namespace) -> None:
+    if path == "-":
+        raise InputError("a scenario's trace is a file: standard input cannot be read again by another process")
+    plain, seeded = _key(path, options), (*_key(path, options), str(options.seed))
+    if plain in traces or seeded in traces:
+        return
+    rows, asked = read(options, path)
+    draws = rows.format in DRAWN or rows.clocks is not None
+    traces[seeded if draws else plain] = rows.to_trace(asked)
+
+
+def _found(traces: Mapping[Key, Trace], path: str, options: argparse.Namespace) -> Key:
+    plain = _key(path, options)
+    return plain if plain in traces else (*plain, str(options.seed))
+
+
+def _key(path: str, options: argparse.Namespace) -> Key:
+    return (path, *(str(getattr(options, name)) for name in READING))
+
+
+def _digest_of(name: str, traces: Mapping[Key, Trace]) -> str:
+    """Of what a trace holds, of the bytes of any other file."""
+    held = [trace_digest(trace) for key, trace in traces.items() if key[0] == name]
+    if held:
+        return hashlib.sha256("".join(held).encode()).hexdigest()
+    if os.path.isdir(name):
+        name = os.path.join(name, "config.json")
+    try:
+        return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{show_path(name)}: cannot be read: {error.strerror}") from None
+
+
+def trace_digest(trace: Trace) -> str:
+    """A digest of every column and of what was left out; the file's name does not count.
+
+    >>> a, b = (Trace(name, np.array([5, 6]), np.array([3, 1])) for name in "ab")
+    >>> trace_digest(a) == trace_digest(b), trace_digest(a) == trace_digest(Trace("a", np.array([5, 6]), np.array([3, 2])))
+    (True, False)
+    """
+    made = hashlib.sha256()
+    for one in fields(trace):
+        if one.name not in ("source", "notes", "made_by"):
+            _feed(made, one.name, getattr(trace, one.name))
+    return made.hexdigest()
+
+
+def _feed(made: Any, name: str, value: Any) -> None:
+    made.update(f"\n{name}:".encode())
+    if isinstance(value, ContentIds):
+        for part in ("ids", "starts", "span_tokens", "cover_output"):
+            _feed(made, part, getattr(value, part))
+    elif isinstance(value, np.ndarray):
+        made.update(f"{value.dtype.str}{value.shape}".encode())
+        made.update(np.ascontiguousarray(value).data)
+    else:
+        made.update(repr(value).encode())
+
+

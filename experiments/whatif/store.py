@@ -1,0 +1,174 @@
+"""The store: one SQLite file, one row a finished point, written in one transaction as the point ends.
+
+    points      number, status, error, allocator, seed, the knobs, the metrics, command, result     pandas.read_sql reads it
+    scenario    key, value                                                                          the file, the version
+
+While a sweep runs the rows lie in the order in which they ended; at the end the file is made anew with the rows in the order of the
+grid, so that the same scenario gives the same bytes whatever happened on the way. A lock beside it keeps out a second sweep.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from experiments.output import replacing
+from workloads.messages import show, show_path
+from workloads.request import InputError
+
+NAME, LOCK = "results.sqlite", ".lock"
+DONE, FAILED, LOST = "done", "failed", "lost"
+"""A point's status: it ended; it cannot be run, and never will be; its worker vanished, and another try may end well."""
+Row = dict[str, Any]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it.
+
+    >>> quoted('kv-cache-dtype')
+    '"kv-cache-dtype"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Store:
+    """Finished points in a folder.
+
+    Parameters
+    ----------
+    folder : str
+    columns : sequence of str
+        Of the table besides ``key``, in order.
+    facts : mapping of str to str
+        What was asked for; a store made for another scenario is refused.
+    """
+
+    def __init__(self, folder: str, columns: Sequence[str], facts: Mapping[str, str]) -> None:
+        self.folder, self.columns, self.facts = folder, tuple(columns), dict(facts)
+        self.path = os.path.join(folder, NAME)
+        self._rows: dict[str, Row] = {}
+        self._db: sqlite3.Connection | None = None
+        self._lock: sqlite3.Connection | None = None
+
+    def open(self, resume: bool) -> None:
+        """Begin, or go on with what is there.
+
+        Raises
+        ------
+        InputError
+            If there are results and going on was not asked for, another sweep writes there, or the file cannot be used.
+        """
+        with self._telling():
+            os.makedirs(self.folder, exist_ok=True)
+            self._take_lock()
+            there = os.path.exists(self.path) and os.path.getsize(self.path) > 0
+            if there and not resume:
+                raise InputError(f"{show_path(self.folder)} holds results already: --resume goes on with them, --out DIR "
+                                 "writes elsewhere")
+            self._db = self._connect(self.path)
+            if there:
+                self._load()
+            else:
+                self._create(self._db)
+
+    def close(self) -> None:
+        """Let go of the file and of the lock."""
+        for connection in (self._db, self._lock):
+            if connection is not None:
+                connection.close()
+        self._db = self._lock = None
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """Key -> row of every point that is there."""
+        return self._rows
+
+    def write(self, key: str, row: Row) -> None:
+        """Keep a point that ended; when this returns it is on the disk. One that was lost before is replaced."""
+        assert self._db is not None
+        with self._telling(), self._db:
+            self._insert(self._db, key, row)
+        self._rows[key] = row
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """Drop points, so that they are tried again."""
+        assert self._db is not None
+        with self._telling(), self._db:
+            self._db.executemany("delete from points where key = ?", [(key,) for key in keys])
+        for key in keys:
+            del self._rows[key]
+
+    def finish(self, keys: Sequence[str]) -> None:
+        """Make the file anew with these points, in this order, and no others."""
+        assert self._db is not None
+        self._db.close()
+        with self._telling(), replacing(self.path) as name, closing(self._connect(name)) as db:
+            self._create(db)
+            with db:
+                for number, key in enumerate(keys):
+                    self._insert(db, key, {**self._rows[key], "number": number})
+        self._db = self._connect(self.path)
+
+    # ------------------------------------------------------------------ the file
+    def _connect(self, path: str) -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=10)
+        db.execute("pragma synchronous = full")
+        return db
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        with db:
+            db.execute("create table scenario (key text primary key, value text)")
+            db.executemany("insert into scenario values (?, ?)", self.facts.items())
+            db.execute(f"create table points ({', '.join(map(quoted, self.columns))}, key text primary key)")
+
+    def _insert(self, db: sqlite3.Connection, key: str, row: Row) -> None:
+        marks = ", ".join("?" * (len(self.columns) + 1))
+        db.execute(f"insert or replace into points values ({marks})", [*(row.get(name) for name in self.columns), key])
+
+    def _load(self) -> None:
+        assert self._db is not None
+        facts = dict(self._db.execute("select key, value from scenario"))
+        for name, value in self.facts.items():
+            if facts.get(name) != value:
+                raise InputError(f"{show_path(self.path)} holds results of another {name}: {show(facts.get(name))}, not "
+                                 f"{show(value)}; --out DIR writes elsewhere")
+        names = [row[1] for row in self._db.execute("pragma table_info(points)")]
+        if names != [*self.columns, "key"]:
+            raise InputError(f"{show_path(self.path)} has other columns: another version of pagedsim made it; --out DIR writes "
+                             "elsewhere")
+        for values in self._db.execute("select * from points"):
+            row = dict(zip(names, values, strict=True))
+            self._rows[row.pop("key")] = row
+
+    def _take_lock(self) -> None:
+        """Held until this process ends, however it ends."""
+        self._lock = sqlite3.connect(os.path.join(self.folder, LOCK), timeout=0)
+        try:
+            self._lock.execute("begin exclusive")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            self.close()
+            raise InputError(f"{show_path(self.folder)}: another sweep writes there") from None
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            with suppress(sqlite3.Error):
+                self.close()
+            raise InputError(f"{show_path(self.path)}: cannot write: {reason}; what ended before is kept, and --resume goes on "
+                             "with it") from None
+
+
+def read_store(folder: str | Path) -> list[Row]:
+    """The rows of a store, in its order."""
+    with closing(sqlite3.connect(f"file:{Path(folder, NAME)}?mode=ro", uri=True)) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute("select * from points order by number")]
