@@ -153,15 +153,16 @@ def sharing(run: Run) -> JsonObject | None:
     }
 
 
-def latency(run: Run) -> JsonObject:
-    """Queue, time to first token, time per further output token and end to end, in seconds."""
+def latency(run: Run, among: NDArray[np.bool_] | None = None) -> JsonObject:
+    """Queue, time to first token, time per further output token and end to end, in seconds; ``among`` these requests only."""
     log, arrival = run.log, run.arrival_us
-    done = log.finished_us != NEVER
+    among = np.ones(len(arrival), bool) if among is None else among
+    done = among & (log.finished_us != NEVER)
     several = done & (run.demand.output > 1)
     further = (log.finished_us - log.first_token_us)[several] / (run.demand.output[several] - 1)
     columns = {
-        "queue": (log.admitted_us - arrival)[log.admitted_us != NEVER],
-        "ttft": (log.first_token_us - arrival)[log.first_token_us != NEVER],
+        "queue": (log.admitted_us - arrival)[among & (log.admitted_us != NEVER)],
+        "ttft": (log.first_token_us - arrival)[among & (log.first_token_us != NEVER)],
         "tpot": further,
         "e2e": (log.finished_us - arrival)[done],
     }
@@ -170,11 +171,15 @@ def latency(run: Run) -> JsonObject:
 
 def throughput(run: Run) -> JsonObject:
     """Completed requests and their tokens over the makespan; outputs of all their sequences, prompts once."""
-    done = run.log.finished_us != NEVER
+    return throughput_of(run, run.log.finished_us != NEVER, makespan_us(run))
+
+
+def throughput_of(run: Run, done: NDArray[np.bool_], time_us: int) -> JsonObject:
+    """The same of the requests ``done`` over any time."""
     sequences = 1 if run.demand.sequences is None else run.demand.sequences[done]
     output = int((run.demand.output[done] * sequences).sum())
     prompt = int(run.demand.prompt[done].sum())
-    seconds = makespan_us(run) / 1e6
+    seconds = time_us / 1e6
     return {
         "requests_per_s": _ratio(int(done.sum()), seconds),
         "output_tokens_per_s": _ratio(output, seconds),
