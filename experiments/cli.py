@@ -16,6 +16,7 @@ COMMANDS = {
     "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
     "trace": "look at request traces, and make, convert, cut, scale, merge and sample them",
     "reproduce": "a published figure or claim, our number beside it, the difference, the picture",
+    "sweep": "a grid of scenarios, resumable, on one machine or a Dask cluster: answers, capacity, intervals",
     "conform": "replay cases recorded from a real vLLM scheduler and compare decision by decision",
 }
 HELP = """usage: pagedsim COMMAND [options]

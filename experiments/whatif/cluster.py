@@ -1,7 +1,7 @@
 """Points on a running Dask cluster; results come as they end.
 
-Dask gives the tasks of a worker that vanishes to the others, and gives up a task whose worker vanished again and again: that point
-is lost, the others end. When no worker is left for a minute, or the scheduler is gone, the sweep ends; what ended is kept.
+Dask gives the tasks of a worker that vanishes to the others, and gives up a task whose worker vanished again and again: that
+point is lost, the others end. When no worker is left for a minute, or the scheduler is gone, the sweep ends; what ended is kept.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class Cluster:
             self._empty_since = time.monotonic()
             self._tell(f"{self.address} has no worker: waiting for one")
         if time.monotonic() - self._empty_since > self._patience_s:
-            raise InputError(f"--dask {show_path(self.address)}: no worker for {self._patience_s:g} s; what ended before is kept, "
-                             "and --resume goes on with it")
+            raise InputError(f"--dask {show_path(self.address)}: no worker for {self._patience_s:g} s; what ended before is "
+                             "kept, and --resume goes on with it")
         return False
 
     def _same_version(self) -> None:
@@ -133,8 +133,8 @@ class Cluster:
         answers = self._asking(self._client.run, _version, on_error="return")
         for worker, version in answers.items():
             if version != VERSION:
-                said = "has no pagedsim that can be imported" if isinstance(version, Exception) else f"has pagedsim {show(version)}"
-                raise InputError(f"--dask {show_path(self.address)}: worker {worker} {said}, and {VERSION} is wanted there")
+                said = "no pagedsim that can be imported" if isinstance(version, Exception) else f"pagedsim {show(version)}"
+                raise InputError(f"--dask {show_path(self.address)}: worker {worker} has {said}, and {VERSION} is wanted")
 
     def _asking(self, question: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """What the scheduler answers; a scheduler that is gone is one line."""

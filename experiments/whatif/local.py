@@ -1,7 +1,8 @@
 """Points on the cores of one machine, by joblib; results come as they end.
 
-A worker process that dies (killed, out of memory) takes its point with it and joblib then gives up the whole pool. What had not ended
-goes on one point at a time in a process of its own, so that it is known whose worker died: that point is lost, the others end.
+A worker process that dies (killed, out of memory) takes its point with it and joblib then gives up the whole pool. What had not
+ended goes on one point at a time in a process of its own, so that it is known whose worker died: that point is lost, the others
+end.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def run_local(function: Callable[[Any, Task], Result], shared: Any, tasks: Seque
             yield task, result
 
 
-def _pool(function: Callable[[Any, Task], Result], shared: Any, tasks: dict[int, Task], jobs: int) -> Iterator[tuple[int, Result]]:
+def _pool(function: Callable[[Any, Task], Result], shared: Any, tasks: dict[int, Task], jobs: int,
+          ) -> Iterator[tuple[int, Result]]:
     from joblib import Parallel, delayed
     parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)
     yield from parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))

@@ -11,7 +11,7 @@ from typing import NoReturn
 from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.trace_options import add_trace
-from experiments.whatif.values import Scalar
+from experiments.whatif.values import Scalar, check_scalar
 from workloads.messages import show
 from workloads.request import InputError
 
@@ -44,8 +44,9 @@ def parser() -> argparse.ArgumentParser:
 @cache
 def _actions() -> Mapping[str, argparse.Action]:
     """Option without dashes -> what the parser knows about it."""
-    return {name[2:]: action for action in parser()._actions for name in action.option_strings
-            if name.startswith("--") and not name.startswith("--no-") and name[2:] not in OWN}
+    named = {name[2:]: action for action in parser()._actions for name in action.option_strings
+             if name.startswith("--") and not name.startswith("--no-") and name[2:] not in OWN}
+    return {"trace": next(action for action in parser()._actions if action.dest == "trace"), **named}
 
 
 def option_name(key: str) -> str:
@@ -80,6 +81,8 @@ def words(option: str, value: Scalar) -> list[str]:
     (['--no-enable-prefix-caching'], ['--block-size=32'], ['--saturate'])
     """
     action = _actions()[option]
+    if option == "trace":
+        return [str(value)]
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise InputError(f"true or false is wanted, not {show(value)}")
@@ -88,6 +91,24 @@ def words(option: str, value: Scalar) -> list[str]:
     if isinstance(value, bool):
         raise InputError(f"{'true' if value else 'false'} is no value of it")
     return [f"--{option}={value}"]
+
+
+def check_value(option: str, value: object) -> None:
+    """Raise InputError, without the option's name, if it cannot have this value.
+
+    >>> check_value("block-size", 0)
+    Traceback (most recent call last):
+    ...
+    workloads.request.InputError: at least 1 is wanted, not 0
+    """
+    check_scalar(value)
+    if option == "trace" and (not isinstance(value, str) or value in ("", "-")):
+        raise InputError(f"the name of a file is wanted, not {show(value)}")
+    try:
+        if option != "trace":
+            parse(words(option, value))                # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(str(error).removeprefix(f"--{option}: ")) from None
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

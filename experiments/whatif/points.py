@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,12 +118,9 @@ def make_point(scenario: Scenario, knobs: Knobs, allocator: str, seed: int) -> P
         if "rate" in settings:
             changes["arrivals.rate"] = settings.pop("rate")
     trace = settings.pop("trace", None)
-    if settings.get("enable-prefix-caching") is False and allocator == "paged-prefix":
-        allocator_run = "paged"
-    else:
-        allocator_run = allocator
+    cached = settings.get("enable-prefix-caching") is not False
     arguments = [word for name, value in settings.items() for word in words(name, value)]
-    arguments += [f"--allocator={allocator_run}", f"--seed={seed}"]
+    arguments += [f"--allocator={allocator if cached or allocator != 'paged-prefix' else 'paged'}", f"--seed={seed}"]
     file = None if trace is None else beside(scenario.path, str(trace))
     return Point(knobs, allocator, seed, tuple(arguments), file, tuple(changes.items()))
 
@@ -147,7 +145,6 @@ def files_of(point: Point) -> list[str]:
 
 def option_files(arguments: Iterable[str]) -> dict[str, str]:
     """Word of the command line -> the file it names."""
-    import os
     found = {}
     for word in arguments:
         option, _, value = word.partition("=")

@@ -15,13 +15,14 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from experiments.whatif.options import option_name, words
+from experiments.whatif.options import check_value, option_name
 from experiments.whatif.search_spec import Search, read_search
 from experiments.whatif.values import Scalar, check_scalar, read_values
 from sim.catalog import ALLOCATORS
+from sim.steady import parse_warmup
 from workloads.messages import show, show_path
 from workloads.request import InputError
 from workloads.synth.recipe import recipe_text
@@ -64,6 +65,8 @@ class Scenario:
     confidence : float
         Of every interval.
     search : Search or None
+    text : str
+        The file as it stands.
     """
 
     path: str
@@ -76,6 +79,7 @@ class Scenario:
     warm_up: str = "mser5"
     confidence: float = DEFAULT_CONFIDENCE
     search: Search | None = None
+    text: str = ""
 
 
 def read_scenario(path: str) -> Scenario:
@@ -89,11 +93,11 @@ def read_scenario(path: str) -> Scenario:
     text = recipe_text(path)
     shown = "standard input" if path == "-" else show_path(path)
     try:
-        table = tomllib.loads(text.decode("utf-8-sig"))
+        table = tomllib.loads(text.decode("utf-8-sig").replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{shown}: not a TOML scenario: {' '.join(str(error).split())}") from None
     try:
-        return _Reader(path, table).scenario()
+        return replace(_Reader(path, table).scenario(), text=text.decode("utf-8-sig"))
     except _Wrong as error:
         line = _line_of(text.decode("utf-8-sig"), *error.keys)
         where = ".".join(key for key in error.keys if key)
@@ -121,11 +125,11 @@ def _line_of(text: str, section: str, key: str = "") -> int | None:
     first = key.split(".")[0]
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[\s*[\"']?([\w.-]+)", line)
-        if header:
+        if header is not None:
             here = header[1]
             if here == section and not key:
                 return number
-        elif re.match(rf"\s*[\"']?{re.escape(first or section)}[\"'.\s]*=?", line) and (here == section or (not here and not key)):
+        elif here == (section if key else "") and re.match(rf"\s*[\"']?{re.escape(first or section)}\b", line):
             return number
     return None
 
@@ -147,15 +151,15 @@ class _Reader:
             {knob.name: knob.values for knob in knobs if knob.name in ("seed", "allocator")}
         allocators = _at(("allocators",), _allocators, _either(table, "allocators", drawn.get("allocator")))
         seeds = _at(("seeds",), _seeds, _either(table, "seeds", drawn.get("seed")))
-        warm_up = table.pop("warm-up", table.pop("warm_up", "mser5"))
+        warm_up = _at(("warm-up",), _warm_up, table.pop("warm-up", table.pop("warm_up", "mser5")))
         confidence = _at(("confidence",), _confidence, table.pop("confidence", DEFAULT_CONFIDENCE))
         options = {_at((key,), option_name, key): value for key, value in table.items()}
         for key, name in zip(table, options, strict=False):
-            _at((key,), self._check, name, options[name])
+            _at((key,), check_value, name, options[name])
         self._disjoint(options, knobs, traffic)
         search = _at(("search",), read_search, parts["search"]) if parts["search"] else None
         return Scenario(self.path, options, traffic, tuple(knobs), allocators, seeds,
-                        self._baseline(parts["baseline"], knobs, traffic), str(warm_up), confidence, search)
+                        self._baseline(parts["baseline"], knobs, traffic), warm_up, confidence, search)
 
     def _section(self, value: object, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -176,12 +180,8 @@ class _Reader:
         values = _at(("sweep", key), read_values, value)
         for one in values:
             if not name.startswith(f"{TRAFFIC}.") and name not in ("seed", "allocator"):
-                _at(("sweep", key), self._check, name, one)
+                _at(("sweep", key), check_value, name, one)
         return Knob(name, values)
-
-    def _check(self, name: str, value: object) -> None:
-        check_scalar(value)
-        words(name, value)                             # type: ignore[arg-type]
 
     def _disjoint(self, options: Mapping[str, Any], knobs: list[Knob], traffic: Mapping[str, Any] | None) -> None:
         for knob in knobs:
@@ -243,6 +243,14 @@ def _seeds(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not value or any(type(seed) is not int or not 0 <= seed < 1 << 53 for seed in value):
         raise InputError(f"how many (1 to {MOST_SEEDS:,}), or a list of whole numbers from 0, is wanted, not {show(value)}")
     return tuple(dict.fromkeys(value))
+
+
+def _warm_up(value: Any) -> str:
+    try:
+        parse_warmup(str(value))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    return str(value)
 
 
 def _confidence(value: Any) -> float:

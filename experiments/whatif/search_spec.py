@@ -22,6 +22,7 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 GOALS = {"largest": ("rate", "speed", "max-num-seqs", "max-model-len"), "smallest": ("pool",), "fewest": ("gpus",)}
 KEYS = ("keep", "from", "to", "resolution", "tensor-parallel-size", "data-parallel-size")
 DEFAULT_RESOLUTION = 0.02
+SPLITS = ([1, 2, 4, 8], [1, 2, 3, 4, 6, 8])
 COUNTS = ("preemptions", "rejected", "unfinished")
 
 
@@ -151,8 +152,8 @@ def _splits(table: Mapping[str, Any], goal: str) -> dict[str, tuple[Scalar, ...]
         if wrong:
             raise InputError(f"{wrong} is for fewest = 'gpus'")
         return None
-    made = {name: tuple(table.get(name, default)) for name, default in zip(names, ([1, 2, 4, 8], [1, 2, 3, 4, 6, 8]), strict=True)}
+    made = {name: table.get(name, default) for name, default in zip(names, SPLITS, strict=True)}
     for name, values in made.items():
-        if not values or any(type(value) is not int or value < 1 for value in values):
+        if not isinstance(values, list) or not values or any(type(value) is not int or value < 1 for value in values):
             raise InputError(f"{name}: a list of whole numbers from 1 is wanted, not {show(table[name])}")
-    return made
+    return {name: tuple(values) for name, values in made.items()}

@@ -14,26 +14,33 @@ from fractions import Fraction
 from typing import Any
 
 from experiments.compare import config_json, trace_json
-from experiments.crosscheck import audit_for, checks
 from experiments.load import load_trace
+from experiments.serving import serve
 from experiments.setup import Setup, size_up
 from experiments.version import VERSION
 from experiments.whatif.materials import Materials
 from experiments.whatif.options import parse
 from experiments.whatif.points import Point
 from experiments.whatif.store import DONE, FAILED, LOST, Row
-from sim.engine import Engine
-from sim.result import scenario
-from sim.run import Run
+from sim.cautions import warnings
+from sim.measures import measures
+from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
-from sim.stays import Stays
-from sim.steady import METRICS, measures, warnings
+from sim.stays import StayLog
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 from workloads.synth.recipe import recipe, with_changes
 
 HEAD = ("number", "status", "error", "allocator", "seed")
 CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_model_len", "max_concurrency", "kv_bytes_per_token")
+LATENCIES = tuple(f"{name}_{statistic}_s" for name in ("queue", "ttft", "tpot", "e2e")
+                  for statistic in ("mean", "p50", "p90", "p99"))
+METRICS = (
+    "warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
+    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s", "output_tokens_per_s",
+    "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
+    "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+SEPARATOR = "; "
 TAIL = ("warnings", "checks_ok", "command", "result")
 
 
@@ -72,15 +79,15 @@ def _simulated(job: Job, point: Point) -> Row:
     options, notes = parse(point.arguments), []
     trace, command = _traffic(job, point, options, notes)
     setup = size_up(trace, options, notes)
-    name, stays = options.allocator[0], Stays()
-    audit = audit_for(name)
-    run = Engine(setup.trace, setup.sim, name, None, [audit, stays], setup.warm).run()
-    held = list(checks(name, run, setup.kv_bytes_per_token, audit))
-    measured = measures(run, stays, job.warm_up)
+    watch = StayLog()
+    served = serve(setup, options.allocator[0], observers=[watch])
+    stays = watch.stays()
+    measured = measures(served.run, stays, job.warm_up)
+    checks = served.checks()
     result = {"schema": 1, "pagedsim": VERSION, "trace": trace_json(setup), "config": config_json(setup),
-              "capacity": setup.capacity(), "scenarios": [scenario(name, run)], "crosscheck": [check.json() for check in held]}
-    return {**_capacity(setup, run, options), **measured, "warnings": "; ".join(warnings(run, stays, measured)) or None,
-            "checks_ok": all(check.ok for check in held), "command": command,
+              "capacity": setup.capacity(), "scenarios": [served.scenario()], "crosscheck": checks}
+    return {**_capacity(setup, options), **measured, "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
+            "checks_ok": all(check["ok"] for check in checks), "command": command,
             "result": json.dumps(result, allow_nan=False, separators=(",", ":"))}
 
 
@@ -95,7 +102,7 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     rate = options.rate
     if base is None or base.arrival_us is None or rate is None or options.saturate:
         return load_trace(options, notes, base), shlex.join(words)
-    if options.speed is not None:
+    if getattr(options, "speed", None) is not None:
         raise InputError("rate and speed both say how fast requests of a timed trace arrive: one of them")
     options.rate = None                                # of a trace with times: its own pace, changed exactly
     trace = load_trace(options, notes, base)
@@ -104,7 +111,7 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     return scale_times(trace, speed), shlex.join(words)
 
 
-def _capacity(setup: Setup, run: Run, options: argparse.Namespace) -> Row:
+def _capacity(setup: Setup, options: argparse.Namespace) -> Row:
     capacity = setup.capacity()
     gpus = options.tensor_parallel_size * options.pipeline_parallel_size
     token = setup.kv_bytes_per_token

@@ -3,8 +3,8 @@
     points      number, status, error, allocator, seed, the knobs, the metrics, command, result     pandas.read_sql reads it
     scenario    key, value                                                                          the file, the version
 
-While a sweep runs the rows lie in the order in which they ended; at the end the file is made anew with the rows in the order of the
-grid, so that the same scenario gives the same bytes whatever happened on the way. A lock beside it keeps out a second sweep.
+While a sweep runs the rows lie in the order in which they ended; at the end the file is made anew with the rows in the order of
+the grid, so that the same scenario gives the same bytes whatever happened on the way. A lock beside it keeps out a second sweep.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ class Store:
     columns : sequence of str
         Of the table besides ``key``, in order.
     facts : mapping of str to str
-        What was asked for; a store made for another scenario is refused.
+        What must be the same to go on; a store made otherwise is refused.
+    notes : mapping of str to str
+        What else is written down of the scenario.
     """
 
-    def __init__(self, folder: str, columns: Sequence[str], facts: Mapping[str, str]) -> None:
-        self.folder, self.columns, self.facts = folder, tuple(columns), dict(facts)
+    def __init__(self, folder: str, columns: Sequence[str], facts: Mapping[str, str], notes: Mapping[str, str]) -> None:
+        self.folder, self.columns, self.facts, self.notes = folder, tuple(columns), dict(facts), dict(notes)
         self.path = os.path.join(folder, NAME)
         self._rows: dict[str, Row] = {}
         self._db: sqlite3.Connection | None = None
@@ -62,18 +64,25 @@ class Store:
         InputError
             If there are results and going on was not asked for, another sweep writes there, or the file cannot be used.
         """
-        with self._telling():
-            os.makedirs(self.folder, exist_ok=True)
-            self._take_lock()
-            there = os.path.exists(self.path) and os.path.getsize(self.path) > 0
-            if there and not resume:
-                raise InputError(f"{show_path(self.folder)} holds results already: --resume goes on with them, --out DIR "
-                                 "writes elsewhere")
-            self._db = self._connect(self.path)
-            if there:
-                self._load()
-            else:
-                self._create(self._db)
+        try:
+            with self._telling():
+                os.makedirs(self.folder, exist_ok=True)
+                self._take_lock()
+                self._begin(resume)
+        except InputError:
+            self.close()
+            raise
+
+    def _begin(self, resume: bool) -> None:
+        there = os.path.exists(self.path) and os.path.getsize(self.path) > 0
+        if there and not resume:
+            raise InputError(f"{show_path(self.folder)} holds results already: --resume goes on with them, --out DIR writes "
+                             "elsewhere")
+        self._db = self._connect(self.path)
+        if there:
+            self._load()
+        else:
+            self._create(self._db)
 
     def close(self) -> None:
         """Let go of the file and of the lock."""
@@ -90,9 +99,10 @@ class Store:
     def write(self, key: str, row: Row) -> None:
         """Keep a point that ended; when this returns it is on the disk. One that was lost before is replaced."""
         assert self._db is not None
+        plain = {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}     # as it comes back
         with self._telling(), self._db:
-            self._insert(self._db, key, row)
-        self._rows[key] = row
+            self._insert(self._db, key, plain)
+        self._rows[key] = {name: plain.get(name) for name in self.columns}
 
     def forget(self, keys: Sequence[str]) -> None:
         """Drop points, so that they are tried again."""
@@ -122,7 +132,7 @@ class Store:
     def _create(self, db: sqlite3.Connection) -> None:
         with db:
             db.execute("create table scenario (key text primary key, value text)")
-            db.executemany("insert into scenario values (?, ?)", self.facts.items())
+            db.executemany("insert into scenario values (?, ?)", {**self.facts, **self.notes}.items())
             db.execute(f"create table points ({', '.join(map(quoted, self.columns))}, key text primary key)")
 
     def _insert(self, db: sqlite3.Connection, key: str, row: Row) -> None:
@@ -138,8 +148,8 @@ class Store:
                                  f"{show(value)}; --out DIR writes elsewhere")
         names = [row[1] for row in self._db.execute("pragma table_info(points)")]
         if names != [*self.columns, "key"]:
-            raise InputError(f"{show_path(self.path)} has other columns: another version of pagedsim made it; --out DIR writes "
-                             "elsewhere")
+            raise InputError(f"{show_path(self.path)} has other columns: the knobs of [sweep] or [search] are others now; "
+                             "--out DIR writes elsewhere")
         for values in self._db.execute("select * from points"):
             row = dict(zip(names, values, strict=True))
             self._rows[row.pop("key")] = row
@@ -148,11 +158,11 @@ class Store:
         """Held until this process ends, however it ends."""
         self._lock = sqlite3.connect(os.path.join(self.folder, LOCK), timeout=0)
         try:
+            self._lock.execute("pragma journal_mode = off")              # nothing is ever written there
             self._lock.execute("begin exclusive")
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
-            self.close()
             raise InputError(f"{show_path(self.folder)}: another sweep writes there") from None
 
     @contextmanager

@@ -44,7 +44,8 @@ def read_values(value: object) -> tuple[Scalar, ...]:
     elif isinstance(value, list):
         values = value
     else:
-        raise InputError(f"a list such as [1, 2, 4] or a range such as {{from = 1, to = 4, step = 1}} is wanted, not {show(value)}")
+        raise InputError("a list such as [1, 2, 4] or a range such as {from = 1, to = 4, step = 1} is wanted, not "
+                         f"{show(value)}")
     if not values:
         raise InputError("there is no value")
     for one in values:

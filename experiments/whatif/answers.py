@@ -1,0 +1,136 @@
+"""Answers: what each change does against the baseline, and what brings a worse one back, as sentences and as JSON.
+
+    rate 2 -> 4: concurrency 38.1 -> 61.4 (+23 ± 1), queue p99 0.40 s -> 7.9 s, preemptions 0 -> 412
+        kv-cache-dtype auto -> fp8 brings it back: queue p99 0.5 s, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.statistics import Estimate
+from experiments.whatif.outcome import Group, Outcome, changes
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A metric of the answers: column, name, unit, and whether more of it is worse."""
+
+    metric: str
+    name: str
+    unit: str = ""
+    worse: bool = False
+
+
+HEADLINES = (
+    Headline("concurrency_mean", "concurrency"), Headline("queue_p99_s", "queue p99", "s", True),
+    Headline("ttft_p99_s", "TTFT p99", "s", True), Headline("tpot_mean_s", "TPOT mean", "s", True),
+    Headline("output_tokens_per_s", "output tokens/s"), Headline("preemptions", "preemptions", "", True),
+    Headline("rejected", "rejected", "", True), Headline("hit_rate", "hit rate"),
+)
+JUDGED = ("queue_p99_s", "ttft_p99_s", "preemptions", "rejected")
+"""A setting is worse if one of these is."""
+NOTABLE = 0.005
+"""Smaller relative changes are none for people; the JSON has them all."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One metric before and after a change; ``difference`` is taken seed by seed."""
+
+    headline: Headline
+    before: Estimate
+    after: Estimate
+    difference: Estimate
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval of the difference leaves out 0; with one seed the runs are all there is."""
+        low, high = self.difference.low, self.difference.high
+        return self.difference.mean != 0 if low is None or high is None else low > 0 or high < 0
+
+    @property
+    def notable(self) -> bool:
+        """Worth a word."""
+        return self.certain and abs(self.difference.mean) > NOTABLE * abs(self.before.mean)
+
+    @property
+    def worse(self) -> bool:
+        """Surely more of what nobody wants."""
+        return self.headline.worse and self.notable and self.difference.mean > 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a change does: against the baseline, or (``remedies``) against a change that made things worse."""
+
+    base: Group
+    group: Group
+    effects: tuple[Effect, ...]
+    remedies: tuple[Answer, ...] = ()
+
+    @property
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """Name -> (before, after)."""
+        return changes(self.base, self.group)
+
+
+def answers(outcome: Outcome) -> list[Answer]:
+    """One for each setting that differs from the baseline in one thing, in the order of the grid."""
+    base = outcome.baseline
+    made = []
+    for group in outcome.groups:
+        if len(changes(base, group)) == 1:
+            answer = _answer(outcome, base, group)
+            made.append(Answer(base, group, answer.effects, _remedies(outcome, answer)))
+    return made
+
+
+def _answer(outcome: Outcome, base: Group, group: Group) -> Answer:
+    return Answer(base, group, tuple(_effects(outcome, base, group)))
+
+
+def _effects(outcome: Outcome, base: Group, group: Group) -> Iterator[Effect]:
+    for headline in HEADLINES:
+        before, after = (outcome.estimate(one, headline.metric) for one in (base, group))
+        difference = outcome.difference(group, headline.metric, base)
+        if before is not None and after is not None and difference is not None:
+            yield Effect(headline, before, after, difference)
+
+
+def _remedies(outcome: Outcome, answer: Answer) -> tuple[Answer, ...]:
+    """Settings with one more change, each undoing some of the harm, the one that undoes most first."""
+    harm = [effect.headline.metric for effect in answer.effects if effect.worse and effect.headline.metric in JUDGED]
+    if not harm:
+        return ()
+    made = []
+    for group in outcome.groups:
+        more = changes(answer.group, group)
+        if len(more) == 1 and not set(more) & set(answer.changes) and group.done:
+            made.append(_answer(outcome, answer.group, group))
+    helps = [one for one in made if (effect := _effect(one, harm[0])) and effect.certain and effect.difference.mean < 0]
+    return tuple(sorted(helps, key=lambda one: _mean_after(one, harm[0])))
+
+
+def _effect(answer: Answer, metric: str) -> Effect | None:
+    return next((effect for effect in answer.effects if effect.headline.metric == metric), None)
+
+
+def _mean_after(answer: Answer, metric: str) -> float:
+    effect = _effect(answer, metric)
+    assert effect is not None
+    return effect.after.mean
+
+
+# ---------------------------------------------------------------------- JSON
+def answer_json(answer: Answer) -> JsonObject:
+    """Numbers of an answer, all of them."""
+    return {"change": {name: list(pair) for name, pair in answer.changes.items()}, "settings": answer.group.settings(),
+            "error": answer.group.error,
+            "effects": {effect.headline.metric: {"before": effect.before.mean, "after": effect.after.mean,
+                                                 "difference": effect.difference.json()} for effect in answer.effects},
+            "remedies": [answer_json(one) for one in answer.remedies]}

@@ -1,0 +1,212 @@
+"""A sweep as a person reads it: the answers first, then the table, the searches, the warnings, and where the files are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiments.output import deliver, write_json, write_text
+from experiments.prefix_text import percent, show, table
+from experiments.statistics import Estimate, arrow, plus_minus
+from experiments.version import VERSION
+from experiments.whatif.answers import Answer, Effect, answer_json, answers
+from experiments.whatif.export import write_csv, write_parquet
+from experiments.whatif.outcome import Group, Outcome
+from experiments.whatif.points import said
+from experiments.whatif.search import Found
+from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
+from experiments.whatif.store import DONE
+from workloads.messages import show_path
+
+JsonObject = dict[str, Any]
+SCREEN = 16                                            # lines of answers, rows of the table, warnings
+WIDEST = 400                                           # the table is as wide as it is: text is for scrolling
+SHOWN = (("concurrency_mean", "running", ""), ("queue_p99_s", "queue p99", "s"), ("ttft_p99_s", "TTFT p99", "s"),
+         ("tpot_mean_s", "TPOT", "s"), ("output_tokens_per_s", "out tok/s", ""), ("preemptions", "preempt.", ""),
+         ("token_states", "useful", "%"), ("hit_rate", "hits", "%"))
+
+
+def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) -> None:
+    """All files of the folder, then what was asked for on standard output."""
+    document = outcome_json(outcome)
+    write_csv(outcome, folder)
+    write_json(os.path.join(folder, "results.json"), document)
+    if options.parquet:
+        write_parquet(outcome, folder)
+    lines = list(_plain(outcome))
+    write_text(os.path.join(folder, "answers.txt"), lambda file: file.write("\n".join(lines) + "\n") and None)
+    drawn = []
+    if not options.no_figures:
+        from experiments.whatif.pictures import draw
+        drawn = draw(outcome, folder)
+    notes = [*_counts(outcome, folder), *(f"drew {name}" for name in drawn)]
+    deliver(document, options.json, options.quiet, lambda: _print(lines, notes, options.quiet), notes)
+
+
+def outcome_json(outcome: Outcome) -> JsonObject:
+    """The table, its statistics, the answers and the searches; nothing depends on the wall clock or on the order of the runs."""
+    scenario = outcome.scenario
+    return {
+        "schema": 1, "pagedsim": VERSION, "scenario": os.path.basename(scenario.path), "warm_up": scenario.warm_up,
+        "confidence": scenario.confidence, "seeds": list(scenario.seeds),
+        "points": [{name: row.get(name) for name in outcome.columns if name not in ("number", "result")} for row in outcome.rows],
+        "settings": [_group_json(outcome, group) for group in outcome.groups],
+        "baseline": outcome.baseline.settings(),
+        "answers": [answer_json(answer) for answer in answers(outcome)],
+        "searches": [_found_json(outcome, one) for one in outcome.found],
+    }
+
+
+def _group_json(outcome: Outcome, group: Group) -> JsonObject:
+    estimates = {name: outcome.estimate(group, name) for name in (*CAPACITY, *METRICS)}
+    return {"settings": group.settings(), "error": group.error,
+            "metrics": {name: one.json() for name, one in estimates.items() if one is not None}}
+
+
+def _found_json(outcome: Outcome, found: Found) -> JsonObject:
+    search = outcome.scenario.search
+    assert search is not None
+    return {"settings": {**dict(found.knobs), "allocator": found.allocator}, "goal": search.goal, "what": search.what,
+            "keep": [str(promise) for promise in search.keep], "confidence": outcome.scenario.confidence,
+            "answer": None if found.answer is None else found.answer.json(),
+            "beyond": None if found.beyond is None else found.beyond.json(), "tried": [one.json() for one in found.tried]}
+
+
+# ---------------------------------------------------------------------- text
+def _print(lines: Sequence[str], notes: Sequence[str], quiet: bool) -> None:
+    console = Console(width=WIDEST, highlight=False)
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+    if not quiet:
+        for note in notes:
+            console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
+
+
+def _plain(outcome: Outcome) -> Iterator[str]:
+    """The report without its table's colours, as it goes into answers.txt."""
+    yield from _answer_lines(outcome)
+    yield from _search_lines(outcome)
+    yield ""
+    text = StringIO()
+    Console(width=WIDEST, file=text, highlight=False).print(_table(outcome))
+    yield from (line.rstrip() for line in text.getvalue().rstrip("\n").split("\n"))
+    hidden = len(outcome.groups) - SCREEN
+    if hidden > 0:
+        yield f"{hidden:,} more settings in results.csv"
+    yield from _warnings(outcome)
+
+
+def _answer_lines(outcome: Outcome) -> Iterator[str]:
+    base = outcome.baseline
+    seeds = len(outcome.scenario.seeds)
+    how = f"{seeds} seeds, ± at {100 * outcome.scenario.confidence:g} % confidence" if seeds > 1 else "one seed: no intervals"
+    yield f"baseline: {_said(base.settings())} ({how})"
+    if base.error is not None:
+        yield f"    could not be run: {base.error}"
+    lines = [line for answer in answers(outcome) for line in _sentences(answer)]
+    yield from lines[:SCREEN]
+    if len(lines) > SCREEN:
+        yield f"{len(lines) - SCREEN:,} more answers in results.json"
+
+
+def _sentences(answer: Answer) -> Iterator[str]:
+    yield f"{_changed(answer)}: {_effects(answer)}"
+    for remedy in answer.remedies[:2]:
+        yield f"    {_changed(remedy)} then brings: {_effects(remedy)}"
+
+
+def _effects(answer: Answer) -> str:
+    if answer.group.error is not None:
+        return f"could not be run: {answer.group.error}"
+    told = [_effect(effect) for effect in answer.effects if effect.notable]
+    return ", ".join(told) or "no difference to speak of"
+
+
+def _effect(effect: Effect) -> str:
+    return f"{effect.headline.name} {arrow(effect.before, effect.after, effect.difference, effect.headline.unit)}"
+
+
+def _changed(answer: Answer) -> str:
+    return ", ".join(f"{name} {_value(before)} -> {_value(after)}" for name, (before, after) in answer.changes.items())
+
+
+def _value(value: Any) -> str:
+    return "on" if value is True else "off" if value is False else str(value)
+
+
+def _said(settings: dict[str, Any]) -> str:
+    return ", ".join([*(said(name, value) for name, value in settings.items() if name != "allocator"), settings["allocator"]])
+
+
+def _search_lines(outcome: Outcome) -> Iterator[str]:
+    search = outcome.scenario.search
+    if search is None:
+        return
+    yield ""
+    sure = f"at {100 * outcome.scenario.confidence:g} % confidence over {len(outcome.scenario.seeds)} seeds" \
+        if len(outcome.scenario.seeds) > 1 else "with one seed, so without a confidence"
+    yield f"{search.goal} {search.what} that keeps {', '.join(map(str, search.keep))}, {sure}:"
+    for found in outcome.found:
+        name = _said({**dict(found.knobs), "allocator": found.allocator})
+        if found.answer is None:
+            why = "" if found.beyond is None else f": at {_settings(found.beyond.settings)} {found.beyond.why}"
+            yield f"    {name}: none{why}"
+            continue
+        metrics = ", ".join(f"{metric.removesuffix('_s').replace('_', ' ')} {mean:.4g} (at most {upper:.4g})"
+                            for metric, (mean, upper) in found.answer.metrics.items())
+        yield f"    {name}: {_settings(found.answer.settings)} keeps it: {metrics}"
+        if found.beyond is not None:
+            yield f"    {'':{len(name)}}  {_settings(found.beyond.settings)} does not: {found.beyond.why}"
+        else:
+            yield f"    {'':{len(name)}}  nothing that was tried breaks it"
+
+
+def _settings(settings: Any) -> str:
+    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
+
+
+def _table(outcome: Outcome) -> Table:
+    """Knobs that have several values, then the metrics."""
+    names = [name for name in outcome.groups[0].settings() if len({str(one.settings()[name]) for one in outcome.groups}) > 1]
+    made = table(*(names or ["allocator"]), *(f"{name}, {unit}" if unit else name for _, name, unit in SHOWN))
+    for group in outcome.groups[:SCREEN]:
+        settings = [_value(group.settings()[name]) for name in names or ["allocator"]]
+        cells = [_cell(outcome.estimate(group, metric), unit) for metric, _, unit in SHOWN]
+        made.add_row(*settings, *(cells if group.done else ["not run", *[""] * (len(SHOWN) - 1)]))
+    return made
+
+
+def _cell(one: Estimate | None, unit: str) -> str:
+    if one is None:
+        return "-"
+    if unit == "%":
+        return percent(one.mean).removesuffix(" %")
+    return plus_minus(one) if one.low is not None else show(one.mean)
+
+
+def _warnings(outcome: Outcome) -> Iterator[str]:
+    """Each kind of warning once, as its first point has it, with how many points have one of the kind; failures likewise."""
+    kinds: dict[str, list[str]] = {}
+    for row in outcome.rows:
+        said = [f"not run: {row['error']}"] if row["status"] != DONE else (row["warnings"] or "").split(SEPARATOR)
+        for warning in filter(None, said):
+            kinds.setdefault(re.sub(r"[\d.,]+", "#", warning), []).append(warning)
+    for alike in list(kinds.values())[:SCREEN]:
+        yield f"warning: {alike[0]} ({len(alike):,} of {len(outcome.rows):,} points{'' if len(set(alike)) == 1 else ' alike'})"
+
+
+def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
+    counts = outcome.counts
+    yield (f"{len(outcome.rows):,} points in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
+           + (f", {counts['failed'] + counts['lost']:,} without a result" if counts["failed"] + counts["lost"] else ""))
+    wrong = sum(1 for row in outcome.rows if row["status"] == DONE and not row["checks_ok"])
+    if wrong:
+        yield f"{wrong:,} points failed a cross-check: see their result"

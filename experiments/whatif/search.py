@@ -1,0 +1,188 @@
+"""Capacity search: for each combination of knobs, the largest rate, smallest pool or fewest GPUs that keep every promise.
+
+A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit, nobody is rejected and nobody
+is left unfinished; with one seed it is the metric itself. Every value is run as points like those of the grid, the same seeds
+with the same draws, so the ends of a bracket lie in the results and can be looked at.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.statistics import upper_bound
+from experiments.whatif.hunt import Bracket, Range, hunt
+from experiments.whatif.points import Knobs, Point, make_point
+from experiments.whatif.scenario import Scenario
+from experiments.whatif.search_spec import Promise, Search
+from experiments.whatif.store import DONE, Row
+from experiments.whatif.values import Scalar
+from workloads.request import InputError
+
+OPTION = {"pool": "num-gpu-blocks-override"}
+START = {"rate": 1.0, "speed": 1.0, "num-gpu-blocks-override": 1024.0, "max-num-seqs": 16.0, "max-model-len": 2048.0}
+WHOLE = ("num-gpu-blocks-override", "max-num-seqs", "max-model-len")
+JsonObject = dict[str, Any]
+Asks = Generator[list[Point], Sequence[Row], "Found"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One value that was tried: whether it keeps every promise, what each metric came to, and why not."""
+
+    settings: Mapping[str, Scalar]
+    kept: bool
+    metrics: Mapping[str, tuple[float, float]]
+    why: str = ""
+
+    def json(self) -> JsonObject:
+        """Metrics as mean and upper bound."""
+        return {"settings": dict(self.settings), "kept": self.kept, "why": self.why or None,
+                "metrics": {name: {"mean": mean, "upper": upper} for name, (mean, upper) in self.metrics.items()}}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome for one combination of knobs and allocator."""
+
+    knobs: Knobs
+    allocator: str
+    answer: Verdict | None
+    beyond: Verdict | None
+    tried: tuple[Verdict, ...]
+    points: tuple[Point, ...]
+
+
+def searched_options(search: Search) -> tuple[str, ...]:
+    """The options whose values a search chooses."""
+    return tuple(search.splits) if search.splits is not None else (OPTION.get(search.what, search.what),)
+
+
+def check_search(scenario: Scenario) -> None:
+    """Raise InputError where a search chooses what the scenario says already."""
+    if scenario.search is None:
+        return
+    for option in searched_options(scenario.search):
+        if option in scenario.options or any(knob.name == option for knob in scenario.knobs):
+            raise InputError(f"{scenario.path}: [search] chooses {option}, and the scenario says it as well: one of them")
+
+
+def looks(scenario: Scenario, combinations: Sequence[Knobs]) -> list[Asks]:
+    """One search for each combination of knobs and allocator; each yields the points it wants to know about."""
+    assert scenario.search is not None
+    look = _fewest if scenario.search.goal == "fewest" else _bisect
+    return [look(scenario, knobs, allocator) for knobs in combinations for allocator in scenario.allocators]
+
+
+def run_all(searches: Sequence[Asks], run: Callable[[Sequence[Point], int], Sequence[Row]]) -> list[Found]:
+    """Let all searches go on side by side, a round at a time.
+
+    Parameters
+    ----------
+    run : callable
+        (points, round) -> their rows.
+    """
+    found: dict[int, Found] = {}
+    wanted = {number: next(search) for number, search in enumerate(searches)}
+    for round_ in itertools.count(1):
+        if not wanted:
+            return [found[number] for number in sorted(found)]
+        points = list(itertools.chain.from_iterable(wanted.values()))
+        rows = iter(run(points, round_))
+        for number, asked in list(wanted.items()):
+            try:
+                wanted[number] = searches[number].send([next(rows) for _ in asked])
+            except StopIteration as end:
+                found[number] = end.value
+                del wanted[number]
+    raise AssertionError("unreachable")
+
+
+# ---------------------------------------------------------------------- one search
+def _bisect(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
+    search = scenario.search
+    assert search is not None
+    option = searched_options(search)[0]
+    where = Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high)
+    tried: dict[float, Verdict] = {}
+    points: list[Point] = []
+    steps, said = hunt(where), None
+    while True:
+        try:
+            value = steps.send(said)                   # type: ignore[arg-type]
+        except StopIteration as end:
+            bracket: Bracket = end.value
+            return Found(knobs, allocator, _of(tried, bracket.kept), _of(tried, bracket.broken), tuple(tried.values()),
+                         tuple(points))
+        if value not in tried:
+            asked = _points(scenario, knobs, {option: value}, allocator)
+            points += asked
+            tried[value] = judge(search, {option: value}, (yield asked), scenario.confidence)
+        said = tried[value].kept
+
+
+def _of(tried: Mapping[float, Verdict], value: float | None) -> Verdict | None:
+    return None if value is None else tried[value]
+
+
+def _fewest(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
+    """Numbers of GPUs from one up, every way to split them; the answer is the first that keeps the promise."""
+    search = scenario.search
+    assert search is not None and search.splits is not None
+    names = list(search.splits)
+    splits = sorted(itertools.product(*search.splits.values()), key=lambda split: (_gpus(split), split))
+    tried: list[Verdict] = []
+    points: list[Point] = []
+    for gpus, group in itertools.groupby(splits, key=_gpus):
+        if (search.low or 0) > gpus or (search.high or gpus) < gpus:
+            continue
+        settings = [dict(zip(names, split, strict=True)) for split in group]
+        asked = [_points(scenario, knobs, one, allocator) for one in settings]
+        points += itertools.chain.from_iterable(asked)
+        rows = iter((yield list(itertools.chain.from_iterable(asked))))
+        verdicts = [judge(search, one, [next(rows) for _ in some], scenario.confidence)
+                    for one, some in zip(settings, asked, strict=True)]
+        before = tried[-1] if tried else None
+        tried += verdicts
+        kept = [verdict for verdict in verdicts if verdict.kept]
+        if kept:
+            best = min(kept, key=lambda verdict: [upper for _, upper in verdict.metrics.values()])
+            return Found(knobs, allocator, best, before, tuple(tried), tuple(points))
+    return Found(knobs, allocator, None, tried[-1] if tried else None, tuple(tried), tuple(points))
+
+
+def _gpus(split: Sequence[Scalar]) -> int:
+    count = 1
+    for size in split:
+        count *= int(size)
+    return count
+
+
+def _points(scenario: Scenario, knobs: Knobs, settings: Mapping[str, Scalar], allocator: str) -> list[Point]:
+    every = (*knobs, *settings.items())
+    return [make_point(scenario, every, allocator, seed) for seed in scenario.seeds]
+
+
+# ---------------------------------------------------------------------- judging
+def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], confidence: float) -> Verdict:
+    """Whether the rows of one setting, a row a seed, keep every promise."""
+    failed = next((row for row in rows if row["status"] != DONE), None)
+    if failed is not None:
+        return Verdict(settings, False, {}, str(failed["error"]))
+    given = {promise.metric for promise in search.keep}
+    promises = [*search.keep, *(Promise(name, 0.0) for name in ("rejected", "unfinished") if name not in given)]
+    metrics: dict[str, tuple[float, float]] = {}
+    reasons = []
+    for promise in promises:
+        values = [row[promise.metric] for row in rows]
+        if any(value is None for value in values):
+            reasons.append(f"{promise}: nothing was measured")
+            continue
+        mean, upper = sum(values) / len(values), upper_bound(values, confidence)
+        if promise.metric in given:
+            metrics[promise.metric] = (mean, upper)
+        if upper > promise.most:
+            reasons.append(f"{promise} is broken: {mean:.4g}" + (f", at most {upper:.4g}" if len(values) > 1 else ""))
+    return Verdict(settings, not reasons, metrics, "; ".join(reasons))

@@ -1,0 +1,162 @@
+"""Nothing is lost: sweeps killed at any moment and resumed leave the bytes of an undisturbed one, and repeat no point."""
+
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from cli_run import lengths, run, shared_trace
+from sweep_run import ROOT, files, finish, kept, kill_after_a_point, start
+
+KILLS = 10
+
+
+def scenario(folder, trace, name="what-if.toml"):
+    path = folder / name
+    path.write_text(f"""
+trace = "{trace}"
+num-gpu-blocks-override = 900
+max-model-len = 12000
+limit = 40
+seeds = [0, 1]
+allocators = ["paged", "contiguous-oracle"]
+shuffle = true
+max-total-tokens = 11000
+[sweep]
+rate = {{from = 0.5, to = 5, step = 0.5}}
+max-num-seqs = [2, 4, 8, 16, 32]
+""")
+    return path
+
+
+def disturbed(path, folder, seed, *more):
+    """Killed ten times, each time with at least one point more; then resumed to the end. Keys that were kept after each kill."""
+    draw = random.Random(seed)
+    seen = []
+    for kill in range(KILLS):
+        before = len(kept(folder))
+        process = start(path, folder, "--resume", *more)
+        rows = kill_after_a_point(process, folder, before, draw.uniform(0, 0.05))
+        assert rows is not None, f"it ended before kill {kill}"
+        assert len(rows) > before
+        seen.append(rows)
+    status, _, err = finish(start(path, folder, "--resume", *more))
+    assert (status, err) == (0, "")
+    return seen
+
+
+def assert_same(one, other):
+    assert list(files(one)) == list(files(other))
+    for name, data in files(one).items():
+        assert data == files(other)[name], name
+
+
+def check_two_hundred(tmp_path, trace):
+    path = scenario(tmp_path, trace)
+    status, out, err = finish(start(path, tmp_path / "whole", "--jobs", "2"))
+    assert (status, err) == (0, "") and "baseline: rate 0.5, max-num-seqs 2, paged" in out
+    assert len(kept(tmp_path / "whole")) == 200
+    seen = disturbed(path, tmp_path / "killed", 3, "--jobs", "2")
+    for earlier, later in pairwise(seen):
+        assert earlier.items() <= later.items()        # no finished point was written again
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+    status, _, _ = finish(start(path, tmp_path / "one", "--jobs", "1"))
+    assert status == 0
+    assert_same(tmp_path / "whole", tmp_path / "one")  # on any number of workers
+
+
+def test_two_hundred_points_of_a_real_trace_killed_ten_times(tmp_path):
+    check_two_hundred(tmp_path, shared_trace("azure-2023/AzureLLMInferenceTrace_conv.csv"))
+
+
+def test_resume_of_a_finished_sweep_runs_nothing(tmp_path, monkeypatch, capsys):
+    trace = lengths(tmp_path, [(40, 30), (60, 20)])
+    (tmp_path / "s.toml").write_text(f"trace = '{trace}'\npool = 50\nrate = 1\n[sweep]\nblock-size = [8, 16]\n")
+    monkeypatch.chdir(tmp_path)
+    arguments = ("sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1")
+    assert run(capsys, *arguments).status == 0
+    first = files("out")
+    again = run(capsys, *arguments)
+    assert again.status == 2 and "holds results already: --resume" in again.err and files("out") == first
+    resumed = run(capsys, *arguments, "--resume")
+    assert resumed.status == 0 and "0 run now, 2 kept from before" in resumed.out and files("out") == first
+
+
+def test_a_grid_may_grow_and_may_not_shrink(tmp_path, monkeypatch, capsys):
+    trace = lengths(tmp_path, [(40, 30), (60, 20)])
+    monkeypatch.chdir(tmp_path)
+    text = f"trace = '{trace}'\nnum-gpu-blocks-override = 50\nrate = 1\nseeds = SEEDS\n[sweep]\nblock-size = [8, 16]\n"
+    (tmp_path / "s.toml").write_text(text.replace("SEEDS", "2"))
+    arguments = ("sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume")
+    assert run(capsys, *arguments).status == 0
+    (tmp_path / "s.toml").write_text(text.replace("SEEDS", "3"))
+    assert "2 run now, 4 kept from before" in run(capsys, *arguments).out
+    grown = files("out")
+    run(capsys, "sweep", "s.toml", "--out", "new", "--no-figures", "--jobs", "1")
+    assert files("new") == grown
+    (tmp_path / "s.toml").write_text(text.replace("SEEDS", "2"))
+    refused = run(capsys, *arguments)
+    assert refused.status == 2 and "holds points that this scenario does not have" in refused.err
+    assert files("out") == grown
+
+
+@pytest.mark.parametrize("change", ["trace", "option"])
+def test_another_input_is_never_taken_for_the_same(change, tmp_path, monkeypatch, capsys):
+    trace = lengths(tmp_path, [(40, 30), (60, 20)])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(f"trace = '{trace}'\nnum-gpu-blocks-override = 50\nrate = 1\n")
+    arguments = ("sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume")
+    assert run(capsys, *arguments).status == 0
+    if change == "trace":
+        lengths(tmp_path, [(40, 30), (60, 21)])
+    else:
+        (tmp_path / "s.toml").write_text(f"trace = '{trace}'\nnum-gpu-blocks-override = 51\nrate = 1\n")
+    said = run(capsys, *arguments)
+    assert said.status == 2 and "does not have" in said.err
+
+
+def test_a_second_sweep_is_kept_out(tmp_path, monkeypatch, capsys):
+    trace = lengths(tmp_path, [(40, 30), (60, 20)])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(f"trace = '{trace}'\nnum-gpu-blocks-override = 50\nrate = 1\n")
+    (tmp_path / "out").mkdir()
+    other = sqlite3.connect(tmp_path / "out" / ".lock")
+    other.execute("begin exclusive")
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1")
+    assert (said.status, said.err) == (2, "pagedsim sweep: error: out: another sweep writes there\n")
+    other.close()
+    assert run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1").status == 0
+
+
+def test_a_failed_point_is_recorded_and_the_others_go_on(tmp_path, monkeypatch, capsys):
+    trace = lengths(tmp_path, [(40, 30), (60, 20)])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(f"trace = '{trace}'\nmax-model-len = 100\nrate = 1\n[sweep]\npool = [50, 3, 60]\n")
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1")
+    assert said.status == 1
+    with sqlite3.connect("out/results.sqlite") as db:
+        rows = db.execute("select number, status, error, completed from points order by number").fetchall()
+    assert [(row[0], row[1], row[3]) for row in rows] == [(0, "done", 2), (1, "failed", None), (2, "done", 2)]
+    assert "holds 32 tokens, fewer than one request of max_model_len 100" in rows[1][2]
+    assert "32 tokens" in said.out and "1 without a result" in said.out
+    again = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume")
+    assert again.status == 1 and "0 run now, 3 kept" in again.out
+    again = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume", "--retry")
+    assert again.status == 1 and "1 run now, 2 kept" in again.out
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path):
+    """A limit on the size of files is a disk that is full, as far as the program can see."""
+    path = scenario(tmp_path, lengths(tmp_path, [(40, 30), (60, 20)]))
+    shell = f"ulimit -f 60; exec \"$0\" -m experiments.cli sweep {path} --out {tmp_path}/out --no-figures -q --jobs 1"
+    ended = subprocess.run(["bash", "-c", shell, sys.executable], capture_output=True, text=True, cwd=tmp_path, timeout=120,
+                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert ended.returncode == 2 and ended.stderr.count("\n") == 1
+    assert "results.sqlite: cannot write: " in ended.stderr and "--resume goes on" in ended.stderr
+    before = len(kept(tmp_path / "out"))
+    assert before > 0
+    status, _, err = finish(start(path, tmp_path / "out", "--resume", "--jobs", "1"))
+    assert (status, err) == (0, "") and len(kept(tmp_path / "out")) == 200
