@@ -13,7 +13,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
-MOST, LEAST = 2.0 ** 40, 2.0 ** -20
+MOST, LEAST = 2.0 ** 27, 2.0 ** -12
 DIGITS = 4                                             # significant ones of a value tried
 Hunt = Generator[float, bool, "Bracket"]
 

@@ -88,12 +88,14 @@ class Outcome:
         return next(group for group in self.groups if same_knobs(group.knobs, knobs))
 
     def estimate(self, group: Group, metric: str) -> Estimate | None:
-        """Mean and interval over the seeds; None where a seed has no value."""
-        return estimate(group.values(metric), self.scenario.confidence)
+        """Mean and interval over the seeds; None where no seed has a value."""
+        found = estimate(group.values(metric), self.scenario.confidence)
+        return None if found.mean is None else found
 
     def difference(self, group: Group, metric: str, base: Group | None = None) -> Estimate | None:
         """Mean and interval of the differences seed by seed."""
-        return paired((base or self.baseline).values(metric), group.values(metric), self.scenario.confidence)
+        found = paired((base or self.baseline).values(metric), group.values(metric), self.scenario.confidence)
+        return None if found.mean is None else found
 
 
 def changes(base: Group, group: Group) -> dict[str, tuple[Any, Any]]:

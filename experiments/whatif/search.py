@@ -1,7 +1,7 @@
 """Capacity search: for each combination of knobs, the largest rate, smallest pool or fewest GPUs that keep every promise.
 
-A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit, nobody is rejected and nobody
-is left unfinished; with one seed it is the metric itself. Every value is run as points like those of the grid, the same seeds
+A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit, and no more requests are rejected
+or left unfinished than in the grid's own run of the same seed; with one seed it is the metric itself. Every value is run as points like those of the grid, the same seeds
 with the same draws, so the ends of a bracket lie in the results and can be looked at.
 """
 
@@ -12,17 +12,18 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.statistics import upper_bound
+from experiments.statistics import estimate
 from experiments.whatif.hunt import Bracket, Range, hunt
 from experiments.whatif.points import Knobs, Point, make_point
 from experiments.whatif.scenario import Scenario
-from experiments.whatif.search_spec import Promise, Search
+from experiments.whatif.search_spec import Search
 from experiments.whatif.store import DONE, Row
 from experiments.whatif.values import Scalar
 from workloads.request import InputError
 
 OPTION = {"pool": "num-gpu-blocks-override"}
 START = {"rate": 1.0, "speed": 1.0, "num-gpu-blocks-override": 1024.0, "max-num-seqs": 16.0, "max-model-len": 2048.0}
+SPARED = ("rejected", "unfinished")
 WHOLE = ("num-gpu-blocks-override", "max-num-seqs", "max-model-len")
 JsonObject = dict[str, Any]
 Asks = Generator[list[Point], Sequence[Row], "Found"]
@@ -69,11 +70,22 @@ def check_search(scenario: Scenario) -> None:
             raise InputError(f"{scenario.path}: [search] chooses {option}, and the scenario says it as well: one of them")
 
 
-def looks(scenario: Scenario, combinations: Sequence[Knobs]) -> list[Asks]:
-    """One search for each combination of knobs and allocator; each yields the points it wants to know about."""
+def looks(scenario: Scenario, groups: Mapping[tuple[Knobs, str], Sequence[Row]]) -> list[Asks]:
+    """One search for each setting of the grid; each yields the points it wants to know about.
+
+    Parameters
+    ----------
+    groups : mapping of (knobs, allocator) to rows
+        What the grid came to, a row a seed.
+    """
     assert scenario.search is not None
     look = _fewest if scenario.search.goal == "fewest" else _bisect
-    return [look(scenario, knobs, allocator) for knobs in combinations for allocator in scenario.allocators]
+    return [look(_Ask(scenario, knobs, allocator, _spared(rows))) for (knobs, allocator), rows in groups.items()]
+
+
+def _spared(rows: Sequence[Row]) -> dict[str, list[int]]:
+    """How many requests each seed rejects or leaves whatever is searched for; none where the grid's own point does not run."""
+    return {name: [row[name] if row["status"] == DONE else 0 for row in rows] for name in SPARED}
 
 
 def run_all(searches: Sequence[Asks], run: Callable[[Sequence[Point], int], Sequence[Row]]) -> list[Found]:
@@ -101,9 +113,32 @@ def run_all(searches: Sequence[Asks], run: Callable[[Sequence[Point], int], Sequ
 
 
 # ---------------------------------------------------------------------- one search
-def _bisect(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
-    search = scenario.search
-    assert search is not None
+@dataclass(frozen=True)
+class _Ask:
+    """One setting that is searched for."""
+
+    scenario: Scenario
+    knobs: Knobs
+    allocator: str
+    spared: Mapping[str, Sequence[int]]
+
+    @property
+    def search(self) -> Search:
+        assert self.scenario.search is not None
+        return self.scenario.search
+
+    def points(self, settings: Mapping[str, Scalar]) -> list[Point]:
+        """A point a seed."""
+        every = (*self.knobs, *settings.items())
+        return [make_point(self.scenario, every, self.allocator, seed) for seed in self.scenario.seeds]
+
+    def judge(self, settings: Mapping[str, Scalar], rows: Sequence[Row]) -> Verdict:
+        """Whether the rows keep every promise."""
+        return judge(self.search, settings, rows, self.scenario.confidence, self.spared)
+
+
+def _bisect(ask: _Ask) -> Asks:
+    search = ask.search
     option = searched_options(search)[0]
     where = Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high)
     tried: dict[float, Verdict] = {}
@@ -114,12 +149,12 @@ def _bisect(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
             value = steps.send(said)                   # type: ignore[arg-type]
         except StopIteration as end:
             bracket: Bracket = end.value
-            return Found(knobs, allocator, _of(tried, bracket.kept), _of(tried, bracket.broken), tuple(tried.values()),
+            return Found(ask.knobs, ask.allocator, _of(tried, bracket.kept), _of(tried, bracket.broken), tuple(tried.values()),
                          tuple(points))
         if value not in tried:
-            asked = _points(scenario, knobs, {option: value}, allocator)
+            asked = ask.points({option: value})
             points += asked
-            tried[value] = judge(search, {option: value}, (yield asked), scenario.confidence)
+            tried[value] = ask.judge({option: value}, (yield asked))
         said = tried[value].kept
 
 
@@ -127,10 +162,10 @@ def _of(tried: Mapping[float, Verdict], value: float | None) -> Verdict | None:
     return None if value is None else tried[value]
 
 
-def _fewest(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
+def _fewest(ask: _Ask) -> Asks:
     """Numbers of GPUs from one up, every way to split them; the answer is the first that keeps the promise."""
-    search = scenario.search
-    assert search is not None and search.splits is not None
+    search = ask.search
+    assert search.splits is not None
     names = list(search.splits)
     splits = sorted(itertools.product(*search.splits.values()), key=lambda split: (_gpus(split), split))
     tried: list[Verdict] = []
@@ -139,18 +174,17 @@ def _fewest(scenario: Scenario, knobs: Knobs, allocator: str) -> Asks:
         if (search.low or 0) > gpus or (search.high or gpus) < gpus:
             continue
         settings = [dict(zip(names, split, strict=True)) for split in group]
-        asked = [_points(scenario, knobs, one, allocator) for one in settings]
+        asked = [ask.points(one) for one in settings]
         points += itertools.chain.from_iterable(asked)
         rows = iter((yield list(itertools.chain.from_iterable(asked))))
-        verdicts = [judge(search, one, [next(rows) for _ in some], scenario.confidence)
-                    for one, some in zip(settings, asked, strict=True)]
+        verdicts = [ask.judge(one, [next(rows) for _ in some]) for one, some in zip(settings, asked, strict=True)]
         before = tried[-1] if tried else None
         tried += verdicts
         kept = [verdict for verdict in verdicts if verdict.kept]
         if kept:
             best = min(kept, key=lambda verdict: [upper for _, upper in verdict.metrics.values()])
-            return Found(knobs, allocator, best, before, tuple(tried), tuple(points))
-    return Found(knobs, allocator, None, tried[-1] if tried else None, tuple(tried), tuple(points))
+            return Found(ask.knobs, ask.allocator, best, before, tuple(tried), tuple(points))
+    return Found(ask.knobs, ask.allocator, None, tried[-1] if tried else None, tuple(tried), tuple(points))
 
 
 def _gpus(split: Sequence[Scalar]) -> int:
@@ -160,29 +194,30 @@ def _gpus(split: Sequence[Scalar]) -> int:
     return count
 
 
-def _points(scenario: Scenario, knobs: Knobs, settings: Mapping[str, Scalar], allocator: str) -> list[Point]:
-    every = (*knobs, *settings.items())
-    return [make_point(scenario, every, allocator, seed) for seed in scenario.seeds]
-
-
 # ---------------------------------------------------------------------- judging
-def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], confidence: float) -> Verdict:
-    """Whether the rows of one setting, a row a seed, keep every promise."""
+def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], confidence: float,
+          spared: Mapping[str, Sequence[int]]) -> Verdict:
+    """Whether the rows of one setting, a row a seed, keep every promise; ``spared`` requests of a seed count for nothing."""
     failed = next((row for row in rows if row["status"] != DONE), None)
     if failed is not None:
         return Verdict(settings, False, {}, str(failed["error"]))
     given = {promise.metric for promise in search.keep}
-    promises = [*search.keep, *(Promise(name, 0.0) for name in ("rejected", "unfinished") if name not in given)]
     metrics: dict[str, tuple[float, float]] = {}
     reasons = []
-    for promise in promises:
+    for name in SPARED:
+        more = max(row[name] - allowed for row, allowed in zip(rows, spared[name], strict=True))
+        if more > 0 and name not in given:
+            reasons.append(f"{more:,} more {name} than without the search")
+    for promise in search.keep:
         values = [row[promise.metric] for row in rows]
         if any(value is None for value in values):
             reasons.append(f"{promise}: nothing was measured")
             continue
-        mean, upper = sum(values) / len(values), upper_bound(values, confidence)
-        if promise.metric in given:
-            metrics[promise.metric] = (mean, upper)
+        found = estimate(values, confidence)
+        assert found.mean is not None
+        mean, bound = found.mean, found.below(confidence)
+        upper = mean if bound is None else bound
+        metrics[promise.metric] = (mean, upper)
         if upper > promise.most:
             reasons.append(f"{promise} is broken: {mean:.4g}" + (f", at most {upper:.4g}" if len(values) > 1 else ""))
     return Verdict(settings, not reasons, metrics, "; ".join(reasons))

@@ -1,0 +1,294 @@
+"""Sweeps: a row is what `compare` says of the same command; draws are common; searches end between two direct runs; exports agree."""
+
+import csv
+import json
+import os
+import shlex
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_run import lengths, mooncake, run, shared_trace, timed
+from sweep_run import files, finish, kept, start
+
+from experiments.whatif.hunt import Bracket, Range, hunt
+from experiments.whatif.local import run_local
+from experiments.whatif.simulate import METRICS
+from experiments.whatif.store import read_store
+
+WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
+
+
+def sweep(capsys, folder, text, *more, status=0):
+    """Run it here; what it said, and the rows."""
+    (folder / "s.toml").write_text(text)
+    os.chdir(folder)
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--jobs", "1", "--no-figures", *more)
+    assert said.status == status, said.err
+    return said, read_store("out")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def trace_of(folder, n=60):
+    return timed(folder, [(i * 0.5, 50 + 37 * i % 400, 20 + 11 * i % 120) for i in range(n)])
+
+
+# ---------------------------------------------------------------------- a row is what compare says
+@pytest.mark.parametrize("case", ["built-in", "untimed", "timed rate", "closed loop", "saturate", "chat recipe"])
+def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
+    text = WHOLE + "limit = 50\nseeds = [3]\nallocators = ['paged-prefix', 'contiguous-pow2']\n"
+    if case == "untimed":
+        text += f"trace = '{lengths(tmp_path, [(40 + i, 30) for i in range(60)])}'\nrate = 3\nshuffle = true\n"
+    if case == "timed rate":
+        text += f"trace = '{trace_of(tmp_path)}'\n[sweep]\nrate = [0.7, 5]\n"
+    if case == "closed loop":
+        path = tmp_path / "chat.csv"
+        path.write_text("time,prompt,output,session\n" + "".join(f"{i},{40 + i},{20},{i % 5}\n" for i in range(50)))
+        text += f"trace = '{path}'\ncolumns = 'time=time,prompt=prompt,output=output,session=session'\nthink-time = 2.5\n"
+    if case == "saturate":
+        text += f"trace = '{trace_of(tmp_path)}'\nsaturate = true\n"
+    if case == "chat recipe":
+        text += "[traffic]\nrequests = 40\nprompt = 200\noutput = 30\narrivals = 'poisson:rate=3'\nprefix = 'system:tokens=64'\n"
+    _, rows = sweep(capsys, tmp_path, text)
+    for row in rows:
+        assert row["status"] == "done" and row["checks_ok"]
+        result = json.loads(row["result"])
+        scenario, = result["scenarios"]
+        for name in ("queue", "ttft", "tpot", "e2e"):
+            for statistic, value in scenario["latency_s"][name].items():
+                assert row[f"{name}_{statistic}_s"] == value
+        assert row["preemptions"] == scenario["requests"]["preemptions"] and row["token_states"] == scenario["memory"]["token_states"]
+        assert row["num_blocks"] == result["capacity"]["num_blocks"]
+        if case == "chat recipe":
+            (tmp_path / "t.toml").write_text(text.split("[traffic]\n")[1])
+            assert run(capsys, "trace", "synth", "t.toml", "TRAFFIC.csv", "--seed", "3", "-q").status == 0
+        command = shlex.split(row["command"])
+        assert command[:2] == ["pagedsim", "compare"]
+        direct = run(capsys, *command[1:], "--json", "-", "-q")
+        assert direct.status == 0
+        assert direct.json["scenarios"] == [scenario] and direct.json["crosscheck"] == result["crosscheck"]
+
+
+def test_every_metric_has_a_column(tmp_path, capsys):
+    _, rows = sweep(capsys, tmp_path, WHOLE + "limit = 20\n")
+    assert set(METRICS) <= set(rows[0]) and all(rows[0][name] is not None for name in METRICS if name != "evicted_blocks")
+
+
+# ---------------------------------------------------------------------- common random numbers
+def test_the_same_seed_draws_the_same_at_every_rate(tmp_path, capsys):
+    from experiments.load import load_trace
+    from experiments.whatif.options import parse
+    trace = lengths(tmp_path, [(40 + i, 30) for i in range(60)])
+    (one, two), (other, _) = ([load_trace(_with(parse([f"--rate={rate}", f"--seed={seed}", "--shuffle"]), trace), [])
+                               for rate in (1, 2)] for seed in (0, 1))
+    assert one.prompt_tokens.tolist() == two.prompt_tokens.tolist() != other.prompt_tokens.tolist()
+    assert np.abs(one.arrival_us - 2 * two.arrival_us).max() <= 2       # rounded to a microsecond each
+
+
+def _with(options, trace):
+    options.trace = str(trace)
+    return options
+
+
+def test_differences_are_taken_seed_by_seed(tmp_path, capsys):
+    said, rows = sweep(capsys, tmp_path, WHOLE + "limit = 80\nseeds = 4\n[sweep]\nrate = [2, 4]\n", "--json", "-", "-q")
+    effect, = (answer["effects"]["concurrency_mean"] for answer in said.json["answers"])
+    a, b = ([row["concurrency_mean"] for row in rows if row["rate"] == rate] for rate in (2, 4))
+    each = [y - x for x, y in zip(a, b, strict=True)]
+    mean = sum(each) / 4
+    deviation = (sum((x - mean) ** 2 for x in each) / 3) ** 0.5
+    assert effect["difference"]["mean"] == pytest.approx(mean, rel=1e-12)
+    assert effect["difference"]["high"] - mean == pytest.approx(3.182446 * deviation / 2, rel=1e-6)     # t of 3 at 97.5 %
+
+
+# ---------------------------------------------------------------------- searches
+def ask(where, keeps):
+    """Let a hunt run against a function."""
+    search, said, asked = hunt(where), None, []
+    try:
+        while True:
+            asked.append(search.send(said))
+            said = keeps(asked[-1])
+    except StopIteration as end:
+        return end.value, asked
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 16, 37, 1000, 12345])
+def test_hunts_end_beside_the_limit(limit):
+    found, asked = ask(Range(True, True, 1e-9, 16), lambda n: n <= limit)
+    assert found == Bracket(limit, limit + 1, len(asked)) and len(set(asked)) == len(asked) <= 2 + 2 * limit.bit_length() + 4
+    found, asked = ask(Range(False, True, 1e-9, 16), lambda n: n >= limit)
+    assert found == (Bracket(limit, limit - 1, len(asked)) if limit > 1 else Bracket(1, None, len(asked)))
+
+
+@pytest.mark.parametrize("limit", [0.013, 0.5, 1, 7.3, 900.0])
+def test_hunts_for_a_rate_end_within_the_resolution(limit):
+    found, asked = ask(Range(True, False, 0.01, 1), lambda rate: rate <= limit)
+    assert found.kept <= limit < found.broken and found.broken / found.kept <= 1.0101 and found.steps == len(asked)
+
+
+def test_hunts_without_an_end():
+    assert ask(Range(True, False, 0.01, 1), lambda rate: False)[0].kept is None
+    assert ask(Range(True, False, 0.01, 1), lambda rate: True)[0].broken is None
+    assert ask(Range(True, False, 0.01, 1, 2, 8), lambda rate: True) == (Bracket(8, None, 2), [2, 8])
+    assert ask(Range(True, False, 0.01, 1, 2, 8), lambda rate: False) == (Bracket(None, 2, 1), [2])
+    assert ask(Range(False, True, 0.01, 1, 2, 8), lambda n: n >= 5)[0] == Bracket(5, 4, 5)
+    assert ask(Range(False, True, 0.01, 1, 2, 8), lambda n: True)[0] == Bracket(2, None, 2)
+
+
+def direct(capsys, row):
+    """What compare says of a point, by its own command."""
+    return run(capsys, *shlex.split(row["command"])[1:], "--json", "-", "-q").json["scenarios"][0]
+
+
+def test_the_largest_rate_is_bracketed_by_two_direct_runs(tmp_path, capsys):
+    text = WHOLE + "[search]\nlargest = 'rate'\nkeep = 'ttft p99 <= 1500 ms'\nresolution = 0.01\n"
+    said, rows = sweep(capsys, tmp_path, f"trace = '{trace_of(tmp_path)}'\n{text}")
+    document = json.loads(Path("out/results.json").read_text())
+    found, = document["searches"]
+    kept_at, broken_at = found["answer"]["settings"]["rate"], found["beyond"]["settings"]["rate"]
+    assert kept_at < broken_at <= kept_at * 1.0101
+    ends = {row["rate"]: direct(capsys, row) for row in rows if row["rate"] in (kept_at, broken_at)}
+    assert ends[kept_at]["latency_s"]["ttft"]["p99"] <= 1.5 < ends[broken_at]["latency_s"]["ttft"]["p99"]
+    assert all(end["requests"]["completed"] == 60 for end in ends.values())
+    assert f"rate {kept_at:g} keeps it" in said.out and f"rate {broken_at:g} does not" in said.out
+
+
+def test_the_smallest_pool_is_one_block_above_one_that_breaks_it(tmp_path, capsys):
+    text = f"trace = '{trace_of(tmp_path)}'\nmodel = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 1024\nwarm-up = 'none'\n"
+    text += "seeds = 1\n[search]\nsmallest = 'pool'\nkeep = ['queue p99 <= 500 ms', 'preemptions <= 0']\nresolution = 0.0001\n"
+    _, rows = sweep(capsys, tmp_path, text)
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    answer, beyond = (found[end]["settings"]["num-gpu-blocks-override"] for end in ("answer", "beyond"))
+    assert beyond == answer - 1
+    ends = [direct(capsys, next(row for row in rows if row["num-gpu-blocks-override"] == blocks)) for blocks in (answer, beyond)]
+    kept_both = [end["latency_s"]["queue"]["p99"] <= 0.5 and end["requests"]["preemptions"] == 0 for end in ends]
+    assert kept_both == [True, False]
+
+
+def test_a_search_for_each_setting_and_seeds_with_confidence(tmp_path, capsys):
+    text = WHOLE + "limit = 60\nseeds = 3\n[sweep]\nmax-num-seqs = [4, 16]\n[search]\nlargest = 'rate'\nkeep = 'queue p90 <= 1 s'\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    few, many = json.loads(Path("out/results.json").read_text())["searches"]
+    assert few["answer"]["settings"]["rate"] < many["answer"]["settings"]["rate"]
+    for found in (few, many):
+        sequences = found["settings"]["max-num-seqs"]
+        for end, holds in (("answer", True), ("beyond", False)):
+            values = [row["queue_p90_s"] for row in rows if row["max-num-seqs"] == sequences
+                      and row["rate"] == found[end]["settings"]["rate"]]
+            mean = sum(values) / 3
+            deviation = (sum((x - mean) ** 2 for x in values) / 2) ** 0.5
+            upper = mean + 2.919986 * deviation / 3**0.5                # one-sided t of 2 at 95 %
+            assert found[end]["metrics"]["queue_p90_s"]["upper"] == pytest.approx(upper, rel=1e-6)
+            assert (upper <= 1) is holds
+    assert "at 95 % confidence over 3 seeds" in said.out
+
+
+def test_who_is_rejected_keeps_no_promise(tmp_path, capsys):
+    trace = timed(tmp_path, [(i, 100, 20) for i in range(10)] + [(10, 900, 20)])
+    text = f"trace = '{trace}'\nmodel = 'Llama-3.1-8B'\ngpu = 'H100-80GB'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\n[search]\nsmallest = 'pool'\n"
+    text += "keep = 'queue p99 <= 1 s'\nresolution = 0.001\n"
+    said, _ = sweep(capsys, tmp_path, text)
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    assert found["answer"]["settings"]["num-gpu-blocks-override"] == 59     # 919 tokens and the null block
+    assert "1 more rejected than without the search" in found["beyond"]["why"] and found["beyond"]["why"] in said.out
+
+
+def test_what_cannot_be_kept_is_said(tmp_path, capsys):
+    text = WHOLE + "limit = 20\nstep-time = 'constant:100ms'\n[search]\nlargest = 'rate'\nkeep = 'ttft mean <= 10 ms'\n"
+    said, _ = sweep(capsys, tmp_path, text)
+    assert "paged-prefix: none: at rate " in said.out and "ttft mean <= 0.01 s is broken" in said.out
+
+
+def test_searching_what_is_said_is_refused(tmp_path, capsys):
+    said, _ = (run(capsys, "sweep", _write(tmp_path, WHOLE + "[search]\nsmallest = 'pool'\nkeep = 'ttft mean <= 10 ms'\n")), 0)
+    assert said.status == 2 and "[search] chooses num-gpu-blocks-override, and the scenario says it as well" in said.err
+
+
+def _write(folder, text):
+    (folder / "s.toml").write_text(text)
+    return "s.toml"
+
+
+# ---------------------------------------------------------------------- exports
+def test_csv_json_parquet_and_store_agree(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow.parquet", reason="the extra 'parquet' is not installed")
+    trace = mooncake(tmp_path, [(i * 1000, 700, 9, [1, i + 2]) for i in range(20)])
+    text = f"trace = '{trace}'\nnum-gpu-blocks-override = 400\n[sweep]\nprefix-caching = [true, false]\nblock-size = [16, 32]\n"
+    _, rows = sweep(capsys, tmp_path, text, "--parquet")
+    table = pyarrow.read_table("out/results.parquet").to_pylist()
+    document = json.loads(Path("out/results.json").read_text())["points"]
+    with open("out/results.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(rows) == len(table) == len(document) == len(lines) == 4
+    for row, other, third, line in zip(rows, table, document, lines, strict=True):
+        for name in other:
+            assert row[name] == other[name]
+            assert line[name] == ("" if row[name] is None else repr(row[name]) if isinstance(row[name], float) else str(row[name]))
+            assert name == "number" or third[name] == row[name]
+    assert [row["hit_rate"] is None for row in rows] == [False, False, True, True]
+
+
+def test_pandas_reads_the_store(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    _, rows = sweep(capsys, tmp_path, WHOLE + "limit = 20\n[sweep]\nrate = [1, 2]\n")
+    with sqlite3.connect("out/results.sqlite") as db:
+        table = pandas.read_sql("select * from points", db)
+    assert table["rate"].tolist() == [1, 2] and table["ttft_p99_s"].tolist() == [row["ttft_p99_s"] for row in rows]
+
+
+# ---------------------------------------------------------------------- processes
+def _square_or_die(shared, number):
+    if number == shared:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+    return number * number
+
+
+def test_a_worker_process_that_dies_loses_its_point_only():
+    told = []
+    ended = dict(run_local(_square_or_die, 7, list(range(12)), 2, told.append, lambda task, why: why))
+    assert ended == {**{n: n * n for n in range(12)}, 7: "its worker process died (killed, or out of memory)"}
+    assert len(told) == 2 and "go on one at a time" in told[0]
+
+
+def test_interrupted_is_said_with_what_is_kept(tmp_path):
+    (tmp_path / "s.toml").write_text(WHOLE + "limit = 400\n[sweep]\nrate = {from = 1, to = 60, step = 1}\n")
+    process = start(tmp_path / "s.toml", tmp_path / "out", "--jobs", "1")
+    while len(kept(tmp_path / "out")) < 2 and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    status, out, err = finish(process)
+    assert (status, out) == (130, "") and "points are kept in" in err and "--resume goes on" in err and "Traceback" not in err
+    assert 2 <= len(kept(tmp_path / "out")) < 60
+
+
+def test_a_dry_run_says_what_would_be_run(tmp_path, capsys):
+    (tmp_path / "s.toml").write_text("seeds = 2\n[sweep]\nrate = [1, 2]\nprefix-caching = [true, false]\n")
+    said = run(capsys, "sweep", "s.toml", "--dry-run")
+    assert said.status == 0 and said.out.splitlines()[0] == "rate 1, enable-prefix-caching on, paged-prefix, seed 0"
+    assert said.out.splitlines()[-1] == "8 points" and not Path("s.results").exists()
+
+
+def test_a_real_trace_the_same_on_one_and_two_processes(tmp_path):
+    trace = shared_trace("mooncake/conversation_trace.jsonl")
+    (tmp_path / "s.toml").write_text(f"""
+trace = "{trace}"
+model = "Llama-3.1-8B"
+gpu = "H100-80GB"
+limit = 60
+[sweep]
+speed = [1, 2]
+kv-cache-dtype = ["auto", "fp8"]
+""")
+    for jobs in ("1", "2"):
+        status, _, err = finish(start(tmp_path / "s.toml", tmp_path / jobs, "--jobs", jobs))
+        assert (status, err) == (0, "")
+    assert files(tmp_path / "1") == files(tmp_path / "2")
