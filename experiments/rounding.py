@@ -1,0 +1,97 @@
+"""Estimates as people read them: as many digits as are known, and what changes from one scenario to another."""
+
+from __future__ import annotations
+
+from experiments.statistics import Estimate
+
+MOST_DECIMALS, PLAIN_TO = 6, 1e7                       # beyond them numbers are written with an exponent
+
+
+def rounded(made: Estimate) -> str:
+    """An estimate with as many digits as its interval bears: two of the interval where it begins with 1, else one.
+
+    Without an interval as `plain` writes it; the whole part is never rounded away.
+
+    >>> from experiments.statistics import estimate
+    >>> rounded(Estimate(5, 0, 38.2417, 0.3, 0.3712, 0.95)), rounded(Estimate(5, 0, 1234.6, 20.0, 24.8, 0.95))
+    ('38.2 ± 0.4', '1,235 ± 25')
+    >>> rounded(estimate([0.0123456])), rounded(estimate([])), rounded(Estimate(5, 0, 0.5, 0.01, 0.0137, 0.95))
+    ('0.0123', '-', '0.500 ± 0.014')
+    """
+    if made.mean is None:
+        return "-"
+    if not made.half:                                  # none, or the same value for every seed
+        return plain(made.mean) + (" ± 0" if made.half == 0 else "")
+    digits = _digits(made.half, 2 if _leading(made.half) == 1 else 1)
+    return f"{_written(made.mean, digits)} ± {_written(made.half, digits)}"
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """A number to so many significant digits, without zeros at the end; its whole part is never rounded away.
+
+    >>> [plain(v) for v in (0.0, 38.2417, 1234.56, 0.00123456, 3.0e-7, -12.0, 0.4, 61.0004)]
+    ['0', '38.2', '1,235', '0.00123', '3e-07', '-12', '0.4', '61']
+    """
+    text = _written(value, _digits(value, digits))
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def _leading(value: float) -> int:
+    """The first digit once it is rounded to two."""
+    return int(f"{abs(value):.1e}"[0])
+
+
+def _digits(value: float, significant: int) -> int:
+    """Decimals that show so many significant digits; 0 at least."""
+    if not value:
+        return 0
+    return max(0, significant - 1 - int(f"{abs(value):.{significant - 1}e}".split("e")[1]))
+
+
+def _written(value: float, decimals: int) -> str:
+    if decimals > MOST_DECIMALS or abs(value) >= PLAIN_TO:
+        return f"{value:.3g}"
+    text = f"{value:,.{decimals}f}"
+    return text[1:] if text.startswith("-") and not float(text.replace(",", "")) else text
+
+
+def change(name: str, before: Estimate, after: Estimate, difference: Estimate, unit: str = "") -> str:
+    """What a step of a scenario does to one measure, in a few words.
+
+    Parameters
+    ----------
+    name : str
+    before, after : Estimate
+    difference : Estimate
+        From `paired`; its interval is shown where there is one, and "no difference seen" where it contains 0.
+    unit : str
+        Written behind the numbers.
+
+    >>> from experiments.statistics import estimate, paired
+    >>> print(change("concurrency", estimate([37, 38, 39]), estimate([60, 61, 62.2]), paired([37, 38, 39], [60, 61, 62.2])))
+    concurrency 38 -> 61 (+23.1 ± 0.3)
+    >>> print(change("queue p99", estimate([0.4]), estimate([7.9]), paired([0.4], [7.9]), "s"))
+    queue p99 0.4 s -> 7.9 s (+7.5)
+    >>> print(change("TTFT p99", estimate([2, 3, 4]), estimate([3, 2, 4.5]), paired([2, 3, 4], [3, 2, 4.5]), "s"))
+    TTFT p99 3 s -> 3 s (no difference seen: 0 ± 3)
+    """
+    behind = f" {unit}" if unit else ""
+    if before.mean is None or after.mean is None:
+        return f"{name} {_mean(before)}{behind if before.mean is not None else ''} -> {_mean(after)}" \
+               f"{behind if after.mean is not None else ''}"
+    return f"{name} {_mean(before)}{behind} -> {_mean(after)}{behind}{_difference(difference)}"
+
+
+def _mean(made: Estimate) -> str:
+    """Only the mean, with the digits its interval bears."""
+    return rounded(made).split(" ± ")[0]
+
+
+def _difference(made: Estimate) -> str:
+    if made.mean is None:
+        return ""
+    text = rounded(made)
+    signed = text if text.startswith("-") or text.split(" ")[0] == "0" else f"+{text}"
+    if made.half is not None and made.half > 0 and abs(made.mean) <= made.half:
+        return f" (no difference seen: {signed})"
+    return f" ({signed})"
