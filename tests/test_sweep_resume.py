@@ -141,7 +141,7 @@ def test_a_failed_point_is_recorded_and_the_others_go_on(tmp_path, monkeypatch, 
         rows = db.execute("select number, status, error, completed from points order by number").fetchall()
     assert [(row[0], row[1], row[3]) for row in rows] == [(0, "done", 2), (1, "failed", None), (2, "done", 2)]
     assert "holds 32 tokens, fewer than one request of max_model_len 100" in rows[1][2]
-    assert "32 tokens" in said.out and "1 without a result" in said.out
+    assert "32 tokens" in said.out and "1 of the grid without a result" in said.out
     again = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume")
     assert again.status == 1 and "0 run now, 3 kept" in again.out
     again = run(capsys, "sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume", "--retry")

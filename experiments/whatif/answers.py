@@ -34,8 +34,8 @@ HEADLINES = (
 )
 JUDGED = ("queue_p99_s", "ttft_p99_s", "preemptions", "rejected")
 """A setting is worse if one of these is."""
-NOTABLE = 0.005
-"""Smaller relative changes are none for people; the JSON has them all."""
+NOTABLE, UNCERTAIN = 0.005, 0.2
+"""Smaller relative changes, certain and uncertain ones, are none for people; the JSON has them all."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,25 @@ class Effect:
     difference: Estimate
 
     @property
+    def by(self) -> float:
+        """The mean difference."""
+        return self.difference.mean or 0.0
+
+    @property
     def certain(self) -> bool:
         """Whether the interval of the difference leaves out 0; with one seed the runs are all there is."""
-        low, high = self.difference.low, self.difference.high
-        return self.difference.mean != 0 if low is None or high is None else low > 0 or high < 0
+        return abs(self.by) > (self.difference.half or 0.0)
 
     @property
     def notable(self) -> bool:
-        """Worth a word."""
-        return self.certain and abs(self.difference.mean) > NOTABLE * abs(self.before.mean)
+        """Worth a word: certain and not tiny, or so large that its uncertainty is worth one."""
+        share = abs(self.by) / abs(self.before.mean) if self.before.mean else float(self.by != 0)
+        return share > (NOTABLE if self.certain else UNCERTAIN)
 
     @property
     def worse(self) -> bool:
         """Surely more of what nobody wants."""
-        return self.headline.worse and self.notable and self.difference.mean > 0
+        return self.headline.worse and self.certain and self.notable and self.by > 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def _remedies(outcome: Outcome, answer: Answer) -> tuple[Answer, ...]:
         more = changes(answer.group, group)
         if len(more) == 1 and not set(more) & set(answer.changes) and group.done:
             made.append(_answer(outcome, answer.group, group))
-    helps = [one for one in made if (effect := _effect(one, harm[0])) and effect.certain and effect.difference.mean < 0]
+    helps = [one for one in made if (effect := _effect(one, harm[0])) and effect.certain and effect.by < 0]
     return tuple(sorted(helps, key=lambda one: _mean_after(one, harm[0])))
 
 
@@ -123,14 +128,19 @@ def _effect(answer: Answer, metric: str) -> Effect | None:
 def _mean_after(answer: Answer, metric: str) -> float:
     effect = _effect(answer, metric)
     assert effect is not None
-    return effect.after.mean
+    return effect.after.mean or 0.0
 
 
 # ---------------------------------------------------------------------- JSON
+def estimate_json(one: Estimate) -> JsonObject:
+    """Mean and ends of the interval; null where there is one seed."""
+    return {"mean": one.mean, "low": one.low, "high": one.high, "seeds": one.n}
+
+
 def answer_json(answer: Answer) -> JsonObject:
-    """Numbers of an answer, all of them."""
+    """Numbers of an answer, all of them; ``difference`` has mean and interval."""
     return {"change": {name: list(pair) for name, pair in answer.changes.items()}, "settings": answer.group.settings(),
             "error": answer.group.error,
             "effects": {effect.headline.metric: {"before": effect.before.mean, "after": effect.after.mean,
-                                                 "difference": effect.difference.json()} for effect in answer.effects},
+                                                 "difference": estimate_json(effect.difference)} for effect in answer.effects},
             "remedies": [answer_json(one) for one in answer.remedies]}

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.output import deliver, write_json, write_text
-from experiments.prefix_text import percent, show, table
-from experiments.statistics import Estimate, arrow, plus_minus
+from experiments.prefix_text import percent, table
+from experiments.rounding import change, plain, rounded
+from experiments.statistics import Estimate
 from experiments.version import VERSION
-from experiments.whatif.answers import Answer, Effect, answer_json, answers
+from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
 from experiments.whatif.export import write_csv, write_parquet
 from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.points import said
@@ -68,7 +69,7 @@ def outcome_json(outcome: Outcome) -> JsonObject:
 def _group_json(outcome: Outcome, group: Group) -> JsonObject:
     estimates = {name: outcome.estimate(group, name) for name in (*CAPACITY, *METRICS)}
     return {"settings": group.settings(), "error": group.error,
-            "metrics": {name: one.json() for name, one in estimates.items() if one is not None}}
+            "metrics": {name: estimate_json(one) for name, one in estimates.items() if one is not None}}
 
 
 def _found_json(outcome: Outcome, found: Found) -> JsonObject:
@@ -120,7 +121,7 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
 def _sentences(answer: Answer) -> Iterator[str]:
     yield f"{_changed(answer)}: {_effects(answer)}"
     for remedy in answer.remedies[:2]:
-        yield f"    {_changed(remedy)} then brings: {_effects(remedy)}"
+        yield f"    {_changed(remedy)} brings it back: {_effects(remedy)}"
 
 
 def _effects(answer: Answer) -> str:
@@ -131,7 +132,7 @@ def _effects(answer: Answer) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    return f"{effect.headline.name} {arrow(effect.before, effect.after, effect.difference, effect.headline.unit)}"
+    return change(effect.headline.name, effect.before, effect.after, effect.difference, effect.headline.unit)
 
 
 def _changed(answer: Answer) -> str:
@@ -160,13 +161,18 @@ def _search_lines(outcome: Outcome) -> Iterator[str]:
             why = "" if found.beyond is None else f": at {_settings(found.beyond.settings)} {found.beyond.why}"
             yield f"    {name}: none{why}"
             continue
-        metrics = ", ".join(f"{metric.removesuffix('_s').replace('_', ' ')} {mean:.4g} (at most {upper:.4g})"
-                            for metric, (mean, upper) in found.answer.metrics.items())
+        metrics = ", ".join(_metric(metric, mean, upper) for metric, (mean, upper) in found.answer.metrics.items())
         yield f"    {name}: {_settings(found.answer.settings)} keeps it: {metrics}"
         if found.beyond is not None:
             yield f"    {'':{len(name)}}  {_settings(found.beyond.settings)} does not: {found.beyond.why}"
         else:
             yield f"    {'':{len(name)}}  nothing that was tried breaks it"
+
+
+def _metric(metric: str, mean: float, upper: float) -> str:
+    unit = " s" if metric.endswith("_s") else ""
+    most = "" if upper == mean else f" (at most {plain(upper)}{unit})"
+    return f"{metric.removesuffix('_s').replace('_', ' ')} {plain(mean)}{unit}{most}"
 
 
 def _settings(settings: Any) -> str:
@@ -189,24 +195,24 @@ def _cell(one: Estimate | None, unit: str) -> str:
         return "-"
     if unit == "%":
         return percent(one.mean).removesuffix(" %")
-    return plus_minus(one) if one.low is not None else show(one.mean)
+    return rounded(one)
 
 
 def _warnings(outcome: Outcome) -> Iterator[str]:
     """Each kind of warning once, as its first point has it, with how many points have one of the kind; failures likewise."""
     kinds: dict[str, list[str]] = {}
-    for row in outcome.rows:
+    for row in outcome.rows[: outcome.grid_points]:
         said = [f"not run: {row['error']}"] if row["status"] != DONE else (row["warnings"] or "").split(SEPARATOR)
         for warning in filter(None, said):
             kinds.setdefault(re.sub(r"[\d.,]+", "#", warning), []).append(warning)
     for alike in list(kinds.values())[:SCREEN]:
-        yield f"warning: {alike[0]} ({len(alike):,} of {len(outcome.rows):,} points{'' if len(set(alike)) == 1 else ' alike'})"
+        yield f"warning: {alike[0]} ({len(alike):,} of {outcome.grid_points:,} points{'' if len(set(alike)) == 1 else ' alike'})"
 
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
-    counts = outcome.counts
+    counts, failed = outcome.counts, sum(row["status"] != DONE for row in outcome.rows[: outcome.grid_points])
     yield (f"{len(outcome.rows):,} points in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
-           + (f", {counts['failed'] + counts['lost']:,} without a result" if counts["failed"] + counts["lost"] else ""))
+           + (f", {failed:,} of the grid without a result" if failed else ""))
     wrong = sum(1 for row in outcome.rows if row["status"] == DONE and not row["checks_ok"])
     if wrong:
         yield f"{wrong:,} points failed a cross-check: see their result"
