@@ -18,6 +18,8 @@ import zstandard
 from workloads.messages import show_path
 from workloads.request import InputError
 
+UNFINISHED = ".pagedsim-"                              # how names of files begin that have not taken their places
+
 
 def check_writable(path: str) -> None:
     """Raise InputError, naming the file, if it could not be written now: better before the work than after it."""
@@ -101,7 +103,7 @@ def _target(path: str) -> Path | None:
 
 
 def _beside(target: Path, unlink: bool = False) -> tuple[int, str]:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".pagedsim-", suffix=target.suffix)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=UNFINISHED, suffix=target.suffix)
     if unlink:
         os.unlink(name)
     return handle, name

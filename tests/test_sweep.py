@@ -234,8 +234,9 @@ def test_csv_json_parquet_and_store_agree(tmp_path, capsys):
     for row, other, third, line in zip(rows, table, document, lines, strict=True):
         for name in other:
             assert row[name] == other[name]
-            assert line[name] == ("" if row[name] is None else repr(row[name]) if isinstance(row[name], float) else str(row[name]))
-            assert name == "number" or third[name] == row[name]
+            value = row[name]
+            assert line[name] == ("" if value is None else repr(value) if isinstance(value, float) else str(value))
+            assert third[name] == row[name]
     assert [row["hit_rate"] is None for row in rows] == [False, False, True, True]
 
 

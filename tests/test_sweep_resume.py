@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +71,38 @@ def check_two_hundred(tmp_path, trace):
 
 def test_two_hundred_points_of_a_real_trace_killed_ten_times(tmp_path):
     check_two_hundred(tmp_path, shared_trace("azure-2023/AzureLLMInferenceTrace_conv.csv"))
+
+
+DYING = """
+import os, signal, sys
+from experiments.cli import main
+replace, left = os.replace, int(sys.argv[1])
+def dying(*paths):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*paths)
+os.replace = dying
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def test_killed_whenever_a_file_is_about_to_take_its_place(tmp_path):
+    """The store when it begins and when it is put in order, then each file of results: as many moments as there are files."""
+    (tmp_path / "s.toml").write_text("num-gpu-blocks-override = 400\nmax-model-len = 2048\nlimit = 20\n[sweep]\nrate = [1, 2]\n")
+    (tmp_path / "dying.py").write_text(DYING)
+    command = ["sweep", "s.toml", "--no-figures", "-q", "--jobs", "1", "--out"]
+    statuses = []
+    for moment in range(1, 9):
+        ended = subprocess.run([sys.executable, "dying.py", str(moment), *command, f"out{moment}"], cwd=tmp_path,
+                               env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60)
+        statuses.append(ended.returncode)
+        if ended.returncode:
+            assert finish(start(tmp_path / "s.toml", tmp_path / f"out{moment}", "--resume", "--jobs", "1"))[0] == 0
+    assert statuses == [-signal.SIGKILL] * 5 + [0] * 3
+    for moment in range(1, 8):
+        assert_same(tmp_path / "out8", tmp_path / f"out{moment}")
 
 
 def test_resume_of_a_finished_sweep_runs_nothing(tmp_path, monkeypatch, capsys):

@@ -22,8 +22,7 @@ def write_csv(outcome: Outcome, folder: str) -> str:
     def write(file: IO[str]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        for number, row in enumerate(outcome.rows):
-            writer.writerow([number if name == "number" else _text(row.get(name)) for name in names])
+        writer.writerows([_text(row[name]) for name in names] for row in outcome.rows)
     write_text(path, write)
     return path
 
@@ -39,8 +38,7 @@ def write_parquet(outcome: Outcome, folder: str) -> str:
     check_parquet()
     import pyarrow
     import pyarrow.parquet
-    columns = {name: _column([number if name == "number" else row.get(name) for number, row in enumerate(outcome.rows)])
-               for name in table_columns(outcome)}
+    columns = {name: _column([row[name] for row in outcome.rows]) for name in table_columns(outcome)}
     path = os.path.join(folder, "results.parquet")
     with replacing(path) as name:
         pyarrow.parquet.write_table(pyarrow.table(columns), name)

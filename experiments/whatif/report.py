@@ -19,8 +19,8 @@ from experiments.rounding import change, plain, rounded
 from experiments.statistics import Estimate
 from experiments.version import VERSION
 from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
-from experiments.whatif.export import write_csv, write_parquet
-from experiments.whatif.outcome import Group, Outcome
+from experiments.whatif.export import table_columns, write_csv, write_parquet
+from experiments.whatif.outcome import Group, Outcome, changes
 from experiments.whatif.points import said
 from experiments.whatif.search import Found
 from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
@@ -58,7 +58,7 @@ def outcome_json(outcome: Outcome) -> JsonObject:
     return {
         "schema": 1, "pagedsim": VERSION, "scenario": os.path.basename(scenario.path), "warm_up": scenario.warm_up,
         "confidence": scenario.confidence, "seeds": list(scenario.seeds),
-        "points": [{name: row.get(name) for name in outcome.columns if name not in ("number", "result")} for row in outcome.rows],
+        "points": [{name: row[name] for name in table_columns(outcome)} for row in outcome.rows],
         "settings": [_group_json(outcome, group) for group in outcome.groups],
         "baseline": outcome.baseline.settings(),
         "answers": [answer_json(answer) for answer in answers(outcome)],
@@ -155,6 +155,7 @@ def _search_lines(outcome: Outcome) -> Iterator[str]:
     sure = f"at {100 * outcome.scenario.confidence:g} % confidence over {len(outcome.scenario.seeds)} seeds" \
         if len(outcome.scenario.seeds) > 1 else "with one seed, so without a confidence"
     yield f"{search.goal} {search.what} that keeps {', '.join(map(str, search.keep))}, {sure}:"
+    yield from _gains(outcome)
     for found in outcome.found:
         name = _said({**dict(found.knobs), "allocator": found.allocator})
         if found.answer is None:
@@ -173,6 +174,21 @@ def _metric(metric: str, mean: float, upper: float) -> str:
     unit = " s" if metric.endswith("_s") else ""
     most = "" if upper == mean else f" (at most {plain(upper)}{unit})"
     return f"{metric.removesuffix('_s').replace('_', ' ')} {plain(mean)}{unit}{most}"
+
+
+def _gains(outcome: Outcome) -> Iterator[str]:
+    """What each change does to the answer, where both settings have one."""
+    search, answered = outcome.scenario.search, {}
+    for group, found in zip(outcome.groups, outcome.found, strict=True):
+        if found.answer is not None and len(found.answer.settings) == 1:
+            answered[(group.knobs, group.allocator)] = next(iter(found.answer.settings.values()))
+    base = outcome.baseline
+    before = answered.get((base.knobs, base.allocator))
+    for group in outcome.groups:
+        after, changed = answered.get((group.knobs, group.allocator)), changes(base, group)
+        if search is not None and before is not None and after is not None and len(changed) == 1:
+            what = ", ".join(f"{name} {_value(a)} -> {_value(b)}" for name, (a, b) in changed.items())
+            yield f"    {what}: {search.what} {plain(before)} -> {plain(after)} ({plain(after / before)} times)"
 
 
 def _settings(settings: Any) -> str:
@@ -205,8 +221,16 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
         said = [f"not run: {row['error']}"] if row["status"] != DONE else (row["warnings"] or "").split(SEPARATOR)
         for warning in filter(None, said):
             kinds.setdefault(re.sub(r"[\d.,]+", "#", warning), []).append(warning)
+    if len(outcome.scenario.seeds) > 1 and all(_alike(group) for group in outcome.groups):
+        yield ("warning: every seed gave the same run, since nothing is drawn at random here: intervals mean nothing; "
+               "resample = 60 draws minutes of the trace anew, shuffle = true deals the requests out anew")
     for alike in list(kinds.values())[:SCREEN]:
         yield f"warning: {alike[0]} ({len(alike):,} of {outcome.grid_points:,} points{'' if len(set(alike)) == 1 else ' alike'})"
+
+
+def _alike(group: Group) -> bool:
+    """Whether all seeds came to the same."""
+    return len({tuple(row.get(name) for name in METRICS) for row in group.rows}) == 1
 
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Capacity search: for each combination of knobs, the largest rate, smallest pool or fewest GPUs that keep every promise.
 
-A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit (with one seed: the metric itself),
-and no more requests are rejected or left unfinished than in the grid's own run of the same seed. Every value is run as points like
-those of the grid, the same seeds with the same draws, so the ends of a bracket lie in the results and can be looked at.
+A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit (with one seed: the metric
+itself), and no more requests are rejected or left unfinished than in the grid's own run of the same seed. Every value is run as
+points like those of the grid, the same seeds with the same draws: the ends of a bracket lie in the results and can be looked at.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from experiments.output import replacing
+from experiments.output import UNFINISHED, replacing
 from workloads.messages import show, show_path
 from workloads.request import InputError
 
@@ -68,6 +68,7 @@ class Store:
             with self._telling():
                 os.makedirs(self.folder, exist_ok=True)
                 self._take_lock()
+                drop_leftovers(self.folder)
                 self._begin(resume)
         except InputError:
             self.close()
@@ -78,11 +79,10 @@ class Store:
         if there and not resume:
             raise InputError(f"{show_path(self.folder)} holds results already: --resume goes on with them, --out DIR writes "
                              "elsewhere")
+        if not there:                                  # it appears whole, or not at all
+            self._make([])
         self._db = self._connect(self.path)
-        if there:
-            self._load()
-        else:
-            self._create(self._db)
+        self._load()
 
     def close(self) -> None:
         """Let go of the file and of the lock."""
@@ -116,24 +116,25 @@ class Store:
         """Make the file anew with these points, in this order, and no others."""
         assert self._db is not None
         self._db.close()
-        with self._telling(), replacing(self.path) as name, closing(self._connect(name)) as db:
-            self._create(db)
-            with db:
-                for number, key in enumerate(keys):
-                    self._insert(db, key, {**self._rows[key], "number": number})
-        self._db = self._connect(self.path)
+        self._rows = {key: {**self._rows[key], "number": number} for number, key in enumerate(keys)}
+        with self._telling():
+            self._make(keys)
+            self._db = self._connect(self.path)
 
     # ------------------------------------------------------------------ the file
+    def _make(self, keys: Sequence[str]) -> None:
+        with replacing(self.path) as name, closing(self._connect(name)) as db, db:
+            db.execute("begin")
+            db.execute("create table scenario (key text primary key, value text)")
+            db.executemany("insert into scenario values (?, ?)", {**self.facts, **self.notes}.items())
+            db.execute(f"create table points ({', '.join(map(quoted, self.columns))}, key text primary key)")
+            for key in keys:
+                self._insert(db, key, self._rows[key])
+
     def _connect(self, path: str) -> sqlite3.Connection:
         db = sqlite3.connect(path, timeout=10)
         db.execute("pragma synchronous = full")
         return db
-
-    def _create(self, db: sqlite3.Connection) -> None:
-        with db:
-            db.execute("create table scenario (key text primary key, value text)")
-            db.executemany("insert into scenario values (?, ?)", {**self.facts, **self.notes}.items())
-            db.execute(f"create table points ({', '.join(map(quoted, self.columns))}, key text primary key)")
 
     def _insert(self, db: sqlite3.Connection, key: str, row: Row) -> None:
         marks = ", ".join("?" * (len(self.columns) + 1))
@@ -175,6 +176,12 @@ class Store:
                 self.close()
             raise InputError(f"{show_path(self.path)}: cannot write: {reason}; what ended before is kept, and --resume goes on "
                              "with it") from None
+
+
+def drop_leftovers(folder: str) -> None:
+    """Remove what a killed sweep was writing: files that had not taken their places."""
+    for path in Path(folder).glob(f"{UNFINISHED}*"):
+        path.unlink(missing_ok=True)
 
 
 def read_store(folder: str | Path) -> list[Row]:
