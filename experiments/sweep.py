@@ -42,9 +42,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     started = time.perf_counter()
     scenario = read_scenario(options.scenario)
-    check_search(scenario)
-    points = grid(scenario)
-    _check(scenario, points)
+    points = checked_grid(scenario)
     folder = options.out or f"{Path(options.scenario).stem if options.scenario != '-' else 'sweep'}.results"
     if options.dry_run:
         return _dry_run(scenario, points)
@@ -73,8 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     return made
 
 
-def _check(scenario: Scenario, points: Sequence[Point]) -> None:
-    """Every setting is looked at before anything is run: a slip in the last one is no news after an hour."""
+def checked_grid(scenario: Scenario) -> list[Point]:
+    """All points; every setting is looked at before anything is run: a slip in the last one is no news after an hour.
+
+    Raises
+    ------
+    InputError
+    """
+    check_search(scenario)
+    points = grid(scenario)
     seen: set[tuple[str, ...]] = set()
     for point in points:
         words = tuple(word for word in point.arguments if not word.startswith("--seed="))
@@ -87,6 +92,7 @@ def _check(scenario: Scenario, points: Sequence[Point]) -> None:
             seen |= {words, named}
         except InputError as error:
             raise InputError(f"{show_path(scenario.path)}: {error}") from None
+    return points
 
 
 def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
