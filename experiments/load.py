@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.load_pace import at_speed, resampled
 from experiments.loop import loop_note, looped
 from experiments.pages import with_limit
 from experiments.reading import read, unused
@@ -23,8 +24,8 @@ DEFAULT_RATE = 2.0
 
 def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | None = None) -> Trace:
     """Read or make the trace, or take the one ``given`` as it was read; complete it, cut it and give it arrival times."""
-    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(6)]
-    lengths, arrivals, order, *made_up = rngs
+    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(7)]
+    lengths, arrivals, order, *made_up, windows = rngs
     trace = _completed(_read_or_make(options, lengths) if given is None else given, options, made_up)
     notes.extend(note for note in trace.notes if not note.startswith(_answered(options)))
     trace = looped(trace, options, notes)
@@ -37,6 +38,8 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
     if not len(trace):
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
+    if options.resample is not None:
+        trace = resampled(trace, options, windows, notes)
     trace = with_limit(trace, options, notes)
     trace = _several(trace, options, notes)
     if options.scheduling_policy == "priority" and trace.priority is None:
@@ -44,6 +47,8 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
     if options.scheduling_policy == "fcfs" and trace.priority is not None:
         notes.append(f"the priorities of {trace.source} are not used: --scheduling-policy priority goes by them")
     loop_note(trace, notes)
+    if options.speed is not None:
+        trace = at_speed(trace, options, notes)
     return _timed(trace, options, arrivals, notes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NoReturn
 
 from experiments.pages import PAGES
@@ -53,6 +54,16 @@ def number(above: float = 0.0, most: float = float("inf"), including: bool = Fal
             raise argparse.ArgumentTypeError(f"a number {bound} {above:g}{limit} is wanted, not {text!r}")
         return value
     return parse
+
+
+def decimal(text: str) -> Fraction:
+    """An argparse type: a number above 0, exactly as it is written.
+
+    >>> decimal("0.1")
+    Fraction(1, 10)
+    """
+    number(1e-9, 1e9, including=True)(text)
+    return Fraction(text.strip())
 
 
 def length(text: str) -> int:

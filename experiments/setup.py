@@ -84,6 +84,7 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
                  ("seed", "rate", "limit", "shuffle", "max_total_tokens", "max_output_tokens", "samples", "beam_width",
                   "think_time")}
     asked_for["page_size"] = page
+    asked_for |= {name: float(getattr(options, name)) for name in ("speed", "resample") if getattr(options, name) is not None}
     return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes, warm)
 
 

@@ -31,6 +31,10 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--think-time", type=opt.number(0, 1e6, including=True), metavar="S", help="closed loop: each later turn "
                        "of a session arrives S seconds after the answer before it")
     group.add_argument("--open-loop", action="store_true", help="every request at its recorded time")
+    group.add_argument("--speed", type=opt.decimal, metavar="X", help="requests arrive X times as fast as recorded; people think "
+                       "as long as before")
+    group.add_argument("--resample", type=opt.decimal, metavar="SECONDS", help="cut the recording into windows of so many "
+                       "seconds and lay as many one behind another, drawn with replacement (seeded)")
     several = group.add_mutually_exclusive_group()
     several.add_argument("--samples", "-n", type=opt.whole(1, MOST_SEQUENCES), metavar="N",
                          help="outputs sampled in parallel for each prompt (default 1)")

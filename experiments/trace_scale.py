@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from experiments import options as opt
 from experiments.trace_making import add_source, check, command, finish, parser, read_trace
 from workloads.request import InputError, Trace
@@ -23,9 +21,9 @@ def main(argv: list[str]) -> int:
     made.add_argument("trace", metavar="IN", help="the trace, or - for standard input")
     made.add_argument("out", metavar="OUT", help="the file to write, or - for standard output")
     how = made.add_mutually_exclusive_group(required=True)
-    how.add_argument("--rate", dest="mean_rate", type=decimal, metavar="R",
+    how.add_argument("--rate", dest="mean_rate", type=opt.decimal, metavar="R",
                      help="to a mean of R requests a second from the first to the last arrival")
-    how.add_argument("--speed", type=decimal, metavar="X", help="X times as fast")
+    how.add_argument("--speed", type=opt.decimal, metavar="X", help="X times as fast")
     made.add_argument("--think-times", action="store_true", help="divide think times as well")
     add_source(made)
     options = made.parse_args(argv)
@@ -39,16 +37,6 @@ def main(argv: list[str]) -> int:
     done = (f"{len(trace):,} requests at {float(speed):,.6g} times the speed: {trace.duration_s:,.6g} -> "
             f"{scaled.duration_s:,.6g} s{_think(trace, options.think_times)}")
     return finish(options, scaled, command("scale", argv, [options.trace, options.out]), [trace], done)
-
-
-def decimal(text: str) -> Fraction:
-    """An argparse type: a number above 0, exactly as it is written.
-
-    >>> decimal("0.1")
-    Fraction(1, 10)
-    """
-    opt.number(1e-9, 1e9, including=True)(text)
-    return Fraction(text.strip())
 
 
 def _think(trace: Trace, too: bool) -> str:

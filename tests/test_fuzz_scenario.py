@@ -47,7 +47,8 @@ tensor-parallel-size = [1, 2]
 WORDS = ["rate", "[sweep]", "[search]", "{from = 1, to = 1e300, step = 1}", "{from = 1, to = 2, steps = 3}", "[]", "[[1]]",
          "nan", "inf", "-1", "0", "1e999", "99999999999999999999999999", "true", "\"\"", "'\\u0000'", "1979-05-27T07:32:00Z",
          "[sweep.rate]", "=", ".",
-         "traffic", "seeds", "trace", "\"-\"", "speed", "keep", "{}", "[baseline]", "0x1F", "'''", "\n", "[1, 1.0, true]", "\"x\" = 1"]
+         "traffic", "seeds", "trace", "\"-\"", "speed", "keep", "{}", "[baseline]", "0x1F", "'''", "\n",
+         "[1, 1.0, true]", "\"x\" = 1"]
 COUNT = 1500 * int(os.environ.get("PAGEDSIM_LONG", "1"))
 
 
