@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -57,13 +58,18 @@ def number(above: float = 0.0, most: float = float("inf"), including: bool = Fal
 
 
 def decimal(text: str) -> Fraction:
-    """An argparse type: a number above 0, exactly as it is written.
+    """An argparse type: a number above 0, exactly as it is written, in decimals or as a fraction.
 
-    >>> decimal("0.1")
-    Fraction(1, 10)
+    >>> decimal("0.1"), decimal("343/1000")
+    (Fraction(1, 10), Fraction(343, 1000))
     """
-    number(1e-9, 1e9, including=True)(text)
-    return Fraction(text.strip())
+    if not re.fullmatch(r"\d{1,30}/\d{1,30}", text.strip()):          # 1e999999999 would take all day
+        number(1e-9, 1e9, including=True)(text)
+        return Fraction(text.strip())
+    above, below = map(int, text.split("/"))
+    if not below or not 1 <= Fraction(above, below) * 10**9 <= 10**18:
+        raise argparse.ArgumentTypeError(f"a number from 1e-09 up to 1e+09 is wanted, not {text!r}")
+    return Fraction(above, below)
 
 
 def length(text: str) -> int:

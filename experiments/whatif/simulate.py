@@ -102,7 +102,7 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     rate = options.rate
     if base is None or base.arrival_us is None or rate is None or options.saturate:
         return load_trace(options, notes, base), shlex.join(words)
-    if getattr(options, "speed", None) is not None:
+    if options.speed is not None:
         raise InputError("rate and speed both say how fast requests of a timed trace arrive: one of them")
     options.rate = None                                # of a trace with times: its own pace, changed exactly
     trace = load_trace(options, notes, base)
