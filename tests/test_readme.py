@@ -47,14 +47,15 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     Path("sharegpt_lengths.csv.gz").write_text("prompt_tokens,output_tokens\n" + "200,300\n" * 60)
     row = '{{"timestamp": {0}, "input_length": 1000, "output_length": 9, "hash_ids": [1, {0}]}}\n'
     Path("last_week.csv").write_text("ts,tokens_in,tokens_out,user\n1000,374,44,ann\n5300,396,109,bob\n5400,879,55,ann\n")
-    recipe, = blocks("toml")
+    scenario, recipe = blocks("toml")
+    Path("what-if.toml").write_text(scenario.replace("seeds = 3", "seeds = 2\nlimit = 40"))
     Path("chat.toml").write_text(recipe)
     assert main(["trace", "synth", "chat.toml", "chat.csv.gz", "-q"]) == 0
     Path("conversation_trace.jsonl").write_text("".join(row.format(i) for i in range(2, 22)))
     assert main(shlex.split(command, comments=True)[1:]) == 0
     out = capsys.readouterr().out
     said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": "",
-            "prefix": "Which number is which"}
+            "prefix": "Which number is which", "sweep": "largest rate that keeps ttft p99 <= 2 s"}
     assert said[command.split()[1]] in out
     for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
         assert Path(name).stat().st_size > 0
