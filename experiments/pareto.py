@@ -13,6 +13,7 @@ from experiments.paper.drawing import canvas, missing
 from experiments.sweep_figures import MOST_SERIES, Labels, style
 
 Row = Mapping[str, Any]
+Box = tuple[float, ...]                                # left, bottom, right, top in pixels
 MOST_LABELS = 24
 ANCHORS = ((6, 6, "left", "bottom"), (6, -6, "left", "top"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
            (0, 9, "center", "bottom"), (0, -9, "center", "top"), (9, 0, "left", "center"), (-9, 0, "right", "center"))
@@ -115,23 +116,23 @@ def _label(axes: Any, rows: list[Row], front: list[int]) -> int:
     renderer = axes.figure._get_renderer()
     spots = axes.transData.transform([(row["x"], row["mean"]) for row in rows])
     reach = 4 * axes.figure.dpi / 72
-    taken = [(x - reach, y - reach, x + reach, y + reach) for x, y in spots]
+    marks = [(x - reach, y - reach, x + reach, y + reach) for x, y in spots]
     for (x, y), (on, up) in pairwise(spots[front].tolist()):           # the steps of the frontier
-        taken += [(x, y - 1, on, y + 1), (on - 1, min(y, up), on + 1, max(y, up))]
-    hidden = 0
+        marks += [(x, y - 1, on, y + 1), (on - 1, min(y, up), on + 1, max(y, up))]
+    written: list[Box] = []
     order = [*front, *(i for i in range(len(rows)) if i not in set(front))]
     wanted = [i for i in order if rows[i].get("label")]
-    for n, i in enumerate(wanted):
+    for i in wanted[:MOST_LABELS]:
         colour = INK if i in front else GREY
-        box = None if n >= MOST_LABELS else _place(axes, rows[i], colour, taken, renderer)
-        if box is None:
-            hidden += 1
-        else:
-            taken.append(box)
-    return hidden
+        box = _place(axes, rows[i], colour, [*marks, *written], renderer)
+        if box is None and i in front:                 # rather over a mark than not at all
+            box = _place(axes, rows[i], colour, written, renderer)
+        if box is not None:
+            written.append(box)
+    return len(wanted) - len(written)
 
 
-def _place(axes: Any, row: Row, colour: str, taken: list[tuple[float, ...]], renderer: Any) -> tuple[float, ...] | None:
+def _place(axes: Any, row: Row, colour: str, taken: list[Box], renderer: Any) -> Box | None:
     """The first anchor around the point where the label covers nothing and stays inside; None, and no label, if there is none."""
     edge = axes.bbox.extents.tolist()
     for dx, dy, across, along in ANCHORS:
