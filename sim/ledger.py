@@ -87,6 +87,7 @@ class Ledger:
         self.peak_used = 0
         self.internal_excess = -capacity
         self._allowed = internal_allowed
+        self._last: PoolState | None = None
 
     def book(self, state: PoolState, duration_us: int) -> None:
         """One stretch of ``duration_us`` microseconds."""
@@ -126,6 +127,16 @@ class Ledger:
         total.logical += sums[-1]
         self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
 
+    def before(self, back_us: int) -> Integrals:
+        """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long."""
+        if not back_us or self._last is None:
+            return self.total.copy()
+        counts, logical = ([int(np.asarray(part).flat[-1]) for part in parts]
+                           for parts in (self._last.counts, (self._last.logical,)))
+        return self.total - Integrals(back_us, [slots * back_us for slots in counts], logical[0] * back_us,
+                                      sum(counts[:3]) * back_us, (self._last.hole or 0) * back_us,
+                                      Counter({self._last.running: back_us}))
+
     @staticmethod
     def _weigh(table: IntArray, durations_us: IntArray, time: int) -> list[int]:
         """Exact sums of slots x durations, a row each; in Python integers where 64 bits might not do."""
@@ -138,6 +149,7 @@ class Ledger:
         return [sum(a * b for a, b in zip(row, durations, strict=True)) for row in table.tolist()]
 
     def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
+        self._last = state
         total = self.total
         total.time_us += duration_us
         total.running_us[state.running] += duration_us
