@@ -8,6 +8,7 @@ capacity, whatever the allocator says.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,13 @@ class Integrals:
                          [a - b for a, b in zip(self.parts, before.parts, strict=True)],
                          self.logical - before.logical, self.physical - before.physical, self.hole - before.hole,
                          Counter({n: us for n, us in running.items() if us}))
+
+    def together(self, others: Sequence[Integrals], running_us: Counter[int]) -> Integrals:
+        """These sums and those of other pools over the same stretch, in which so many sequences ran in all of them together."""
+        each = (self, *others)
+        return Integrals(self.time_us, [sum(parts) for parts in zip(*(one.parts for one in each), strict=True)],
+                         sum(one.logical for one in each), sum(one.physical for one in each), sum(one.hole for one in each),
+                         running_us)
 
     @property
     def sequence_us(self) -> int:
@@ -172,3 +180,16 @@ class Ledger:
     def _broken(self, counts: SlotCounts) -> None:
         terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
         raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
+
+
+def merged(ledgers: Sequence[Ledger], running_us: Counter[int]) -> Ledger:
+    """The sums of several pools over the same time, in which so many sequences ran in all of them together.
+
+    ``peak_used`` and ``internal_excess`` are those of one pool, the one where they were largest.
+    """
+    made = Ledger(sum(ledger.capacity for ledger in ledgers), 0)
+    made.total = ledgers[0].total.together([ledger.total for ledger in ledgers[1:]], running_us)
+    made.peak_running = max(running_us, default=0)
+    made.peak_used = max(ledger.peak_used for ledger in ledgers)
+    made.internal_excess = max(ledger.internal_excess for ledger in ledgers)
+    return made

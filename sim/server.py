@@ -95,7 +95,8 @@ class Server:
 
     def end(self, now: int) -> list[int]:
         """The step or jump under way ends; returns who has the last token now."""
-        self.catch_up(now)
+        if self._jump is not None:
+            self._make(self._jump, len(self._jump.starts_us))
         self.ends_us = None
         finished = self.scheduler.update()
         if finished:
@@ -185,20 +186,23 @@ class Server:
 
     def catch_up(self, now: int) -> None:
         """Make the planned steps that have started before ``now``: then everything is as if each had been made at its time."""
-        jump = self._jump
-        if jump is not None:
-            steps = int(np.searchsorted(jump.starts_us, now))
-            self._jump = jump.part(slice(steps, None)) if steps < len(jump.starts_us) else None
-            if steps:
-                self._make(jump.part(slice(steps)))
+        if self._jump is not None:
+            self._make(self._jump, int(np.searchsorted(self._jump.starts_us, now)))
 
-    def _make(self, jump: Jump) -> None:
+    def _make(self, jump: Jump, steps: int) -> None:
+        """The first ``steps`` of a jump; the others stay planned."""
+        if not steps:
+            return
+        self._jump = None
+        if steps < len(jump.starts_us):
+            jump, self._jump = jump.part(slice(steps)), jump.part(slice(steps, None))
         running, ended = self.scheduler.running, self.scheduler.ended()
         path = self.scheduler.decode(jump.run)
         self.facts.steps += jump.run.steps
         started = int(jump.starts_us.sum())
-        for request in running.request[ended[running.member[ended] == 0]].tolist():
-            self._log.uneven(request, started, 0)
+        if len(ended):
+            for request in running.request[ended[running.member[ended] == 0]].tolist():
+                self._log.uneven(request, started, 0)
         self._log.step_started(started)
         self._book_run(jump, path)
         for observer in self._observers:
