@@ -212,9 +212,14 @@ def _followers(timeline: Timeline | Sequence[Timeline] | None, observers: Observ
         else timeline
     if len(timelines) != n:
         raise ValueError(f"{n} servers want as many timelines, not {len(timelines)}")
-    if n > 1 and observers and not callable(observers):
-        raise ValueError(f"{n} servers are not followed by the same observers: a function of the server's number is wanted")
+    check_observers(observers, n)
     return [(timelines[i], observers(i) if callable(observers) else observers) for i in range(n)]
+
+
+def check_observers(observers: Observers, servers: int) -> None:
+    """ValueError where several servers would be followed by the same observers."""
+    if servers > 1 and observers and not callable(observers):
+        raise ValueError(f"{servers} servers are not followed by the same observers: a function of the server's number is wanted")
 
 
 def simulate(trace: Trace, config: SimConfig, allocator: str, warm: Trace | None = None) -> Run:
