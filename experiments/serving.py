@@ -83,6 +83,7 @@ def serve(setup: Setup, name: str, timeline: Timeline | Sequence[Timeline] | Non
     try:
         run = Engine(setup.trace, setup.sim, name, timeline, following, setup.warm).run()
     except MemoryError:
-        raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
+        times = f"{len(audits):,} times " if len(audits) > 1 else ""
+        raise InputError(f"{name}: {times}{setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
                          f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
     return Served(name, run, audits, setup.kv_bytes_per_token)
