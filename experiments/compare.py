@@ -6,6 +6,7 @@ import argparse
 import csv
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,7 @@ from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
+from experiments.replicas import replicas_json
 from experiments.report import print_report
 from experiments.serving import Served, serve
 from experiments.setup import Setup, prepare
@@ -31,6 +33,7 @@ EXAMPLES = """examples:
   pagedsim compare
   pagedsim compare trace.csv --model Llama-2-13b --gpu A100-40GB --plot pool.png
   pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
+  pagedsim compare chat.csv --model Llama-3.1-8B --gpu H100 --data-parallel-size 4 --router session-affinity
   pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
 """
 PIPE_COLUMNS, LEAST_COLUMNS = 110, 98                 # where there is no terminal to ask; lines wrap rather than lose digits
@@ -54,8 +57,8 @@ def main(argv: list[str]) -> int:
     document = compare_json(setup, served)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
-        plot_pool([{"allocator": n, "columns": timelines[n].columns(), "capacity": runs[n].ledger.capacity,
-                    "window_us": s["window_us"], "useful": s["memory"]["token_states"],
+        plot_pool([{"allocator": n, "columns": [each.columns() for each in timelines[n]],
+                    "capacity": runs[n].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
                     "concurrency": s["concurrency"]["mean"]}
                    for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
     if options.requests is not None:
@@ -65,16 +68,20 @@ def main(argv: list[str]) -> int:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
     failed = [c for c in document["crosscheck"] if not c["ok"]]
     for c in failed:
-        print(f"pagedsim compare: cross-check failed: {c['scenario']}: {c['name']}: {c['simulated']} against {c['analytic']}",
-              file=sys.stderr)
+        print(f"pagedsim compare: cross-check failed: {c['scenario']}: {_of(c)}{c['name']}: "
+              f"{c['simulated']} against {c['analytic']}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _of(check: dict[str, Any]) -> str:
+    return f"replica {check['replica']}: " if "replica" in check else ""
 
 
 def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators, opt.add_output):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators, opt.add_output):
         add(made)
     return made
 
@@ -103,14 +110,20 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace) -> tuple[list[Served], dict[str, Timeline]]:
-    """Run every scenario; and by allocator its timeline."""
-    timelines = {name: Timeline() for name in names}
+def _everywhere(watchers: list[_Advance]) -> Callable[[int], list[_Advance]]:
+    """The bar moves whichever replica is done."""
+    return lambda _: watchers
+
+
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace) -> tuple[list[Served], dict[str, list[Timeline]]]:
+    """Run every scenario; and by allocator the timeline of each replica."""
+    timelines = {name: [Timeline() for _ in range(setup.sim.data_parallel_size)] for name in names}
     served = []
     with bars(options.quiet) as progress:
         for name in names:
             watchers = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
-            served.append(serve(setup, name, timelines[name] if options.plot is not None else None, watchers))
+            drawn = timelines[name] if options.plot is not None else None
+            served.append(serve(setup, name, drawn, _everywhere(watchers)))
     return served, timelines
 
 
@@ -122,7 +135,7 @@ def compare_json(setup: Setup, served: list[Served]) -> dict[str, Any]:
         "schema": 1,
         "pagedsim": VERSION,
         "trace": trace_json(setup),
-        "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs),
+        "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs) | replicas_json(setup.sim, setup.gpus),
         "capacity": setup.capacity(),
         "scenarios": [one.scenario() for one in served],
         "crosscheck": [check for one in served for check in one.checks()],
@@ -157,7 +170,8 @@ def config_json(setup: Setup) -> dict[str, Any]:
 
 def _write_requests(file: IO[str], runs: dict[str, Run]) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    several = any(run.replica is not None for run in runs.values())
+    writer.writerow((*COLUMNS, "replica") if several else COLUMNS)
     for name, run in runs.items():
         log, demand, arrival = run.log, run.demand, run.arrival_us
         for i in range(len(demand)):
@@ -168,7 +182,15 @@ def _write_requests(file: IO[str], runs: dict[str, Run]) -> None:
             writer.writerow((name, i, status, int(demand.prompt[i]), int(demand.asked[i]), output, int(arrival[i]) / 1e6,
                              *(_since(int(t), int(arrival[i])) for t in (log.admitted_us[i], first)), tpot,
                              _since(last, int(arrival[i])), int(log.residence_us[i]) / 1e6, int(log.hit_tokens[i]),
-                             int(log.preemptions[i])))
+                             int(log.preemptions[i]), *_replica(run, i)))
+
+
+def _replica(run: Run, request: int) -> tuple[int | str, ...]:
+    """Who served it, where there are several."""
+    if run.replica is None:
+        return ()
+    number = int(run.replica[request])
+    return ("" if number < 0 else number,)
 
 
 def _since(time_us: int, arrival_us: int) -> float | str:

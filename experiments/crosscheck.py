@@ -20,7 +20,8 @@ from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.memory.reserving import ReservingAllocator
 from sim.memory.tiered import TieredAllocator
-from sim.run import Observer, Run
+from sim.request_log import NEVER
+from sim.run import SERVED, Observer, Run
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
 from sim.step import DecodeRun, Step
@@ -32,13 +33,17 @@ NO_LIMITS = SchedulerConfig(max_num_seqs=None, max_num_batched_tokens=None)
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison; ``exact`` says whether the two must be equal or the first may not exceed the second."""
+    """One comparison; ``exact`` says whether the two must be equal or the first may not exceed the second.
+
+    Where there are several replicas it is of one of them, or of all together (None).
+    """
 
     name: str
     scenario: str
     simulated: int
     analytic: int
     exact: bool
+    replica: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -46,7 +51,7 @@ class Check:
 
     def json(self) -> dict[str, object]:
         return {"name": self.name, "scenario": self.scenario, "simulated": self.simulated, "analytic": self.analytic,
-                "exact": self.exact, "ok": self.ok}
+                "exact": self.exact, "ok": self.ok} | ({} if self.replica is None else {"replica": self.replica})
 
 
 class OverlapAudit(Observer):
@@ -110,8 +115,18 @@ class TableAudit(Observer):
 Audit = OverlapAudit | TableAudit
 
 
-def checks(name: str, run: Run, bytes_per_slot: int | None, audit: Audit) -> Iterator[Check]:
-    """All cross-checks of one scenario; ``audit`` followed the run."""
+def checks(name: str, run: Run, bytes_per_slot: int | None, *audits: Audit) -> Iterator[Check]:
+    """All cross-checks of one scenario; ``audits`` followed the run, one a server."""
+    if run.replicas:
+        for number, (own, audit) in enumerate(zip(run.replicas, audits, strict=True)):
+            yield from (replace(check, replica=number) for check in _of_a_server(name, own, bytes_per_slot, audit))
+        yield from _of_all(name, run)
+    else:
+        yield from _of_a_server(name, run, bytes_per_slot, *audits)
+    yield from _probes(name, run)
+
+
+def _of_a_server(name: str, run: Run, bytes_per_slot: int | None, audit: Audit) -> Iterator[Check]:
     if run.demand.sequences is None:                   # the log follows requests, not each of their sequences
         yield Check("running (sequence-us): ledger = log", name,
                     run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
@@ -119,9 +134,25 @@ def checks(name: str, run: Run, bytes_per_slot: int | None, audit: Audit) -> Ite
         yield from _contiguous_checks(name, run, audit)
     else:
         yield from _paged_checks(name, run, bytes_per_slot, audit)
+
+
+def _of_all(name: str, run: Run) -> Iterator[Check]:
+    """Of several replicas: what is added up is what there is."""
+    if run.demand.sequences is None:
+        yield Check("all replicas, running at once (sequence-us) = log", name,
+                    run.ledger.total.sequence_us, sum(run.log.residence_us.tolist()), True)
+    time_us = run.window_us[1] - run.window_us[0]
+    yield Check("all replicas, seven parts (slot-us) = pools x window", name, sum(run.window.parts),
+                sum(own.ledger.capacity for own in run.replicas) * time_us, True)
+    yield Check("all replicas, requests admitted = served", name,
+                sum(int((own.log.admitted_us != NEVER).sum()) for own in run.replicas), int((run.verdict == SERVED).sum()), True)
+
+
+def _probes(name: str, run: Run) -> Iterator[Check]:
+    """On a pool of their own; replicas are alike."""
     if name == "contiguous-max":
         yield probe_contiguous_max(name, run.config)
-    elif isinstance(run.allocator, PagedAllocator):
+    elif isinstance(run.allocators[0], PagedAllocator):
         yield probe_paged(name, run.config)
 
 
@@ -184,7 +215,8 @@ def probe_contiguous_max(name: str, config: SimConfig) -> Check:
 
 
 def _probe_config(config: SimConfig, **changes: object) -> SimConfig:
-    return replace(config, scheduler=NO_LIMITS, step_time=ConstantStepTime(1000), saturate=False, **changes)  # type: ignore[arg-type]
+    return replace(config, scheduler=NO_LIMITS, step_time=ConstantStepTime(1000), saturate=False, data_parallel_size=1,
+                   **changes)  # type: ignore[arg-type]
 
 
 def _peak(name: str, config: SimConfig, prompt: int, requests: int) -> int:

@@ -48,7 +48,7 @@ def check_format(path: str) -> None:
         raise InputError(f"{show_path(path)}: a picture ends in {', '.join(FORMATS)}")
 
 
-def time_means(columns: dict[str, IntArray], bins: int = BINS,
+def time_means(columns: dict[str, IntArray], bins: int = BINS, span_us: tuple[int, int] | None = None,
                ) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
     """Time-weighted means of sampled columns over equal stretches of time.
 
@@ -57,7 +57,8 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     time_us : float64, shape (bins + 1,)
         Edges.
     means : dict of float64, shape (bins,)
-        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant.
+        Between two samples a column is taken to change linearly. A stretch in which nobody runs is constant. Over another
+        ``span_us`` than that of the samples, what is first and last is so before and after them.
 
     Examples
     --------
@@ -66,7 +67,8 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
     ([0.0, 2.0, 4.0], [3.5, 6.5])
     """
     time = columns["time_us"].astype(float)
-    edges = np.linspace(time[0], max(time[-1], time[0] + 1), bins + 1)
+    start, end = (time[0], time[-1]) if span_us is None else span_us
+    edges = np.linspace(start, max(end, start + 1), bins + 1)
     asleep = np.flatnonzero(columns["running"][:-1] == 0)      # held up to the next sample
     rows = np.sort(np.concatenate((np.arange(len(time)), asleep)), kind="stable")
     points = time[rows + np.append(False, rows[1:] == rows[:-1])]
@@ -78,6 +80,13 @@ def time_means(columns: dict[str, IntArray], bins: int = BINS,
         area = np.append(0.0, np.cumsum(np.diff(times) * (after[:-1] + before[1:]) / 2))
         means[name] = np.diff(area[np.searchsorted(times, edges)]) / np.diff(edges)
     return edges, means
+
+
+def sums_of_means(columns: list[dict[str, IntArray]]) -> tuple[NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """The `time_means` of several replicas, added up."""
+    times = np.concatenate([own["time_us"] for own in columns])
+    made = [time_means(own, span_us=(int(times.min()), int(times.max()))) for own in columns if len(own["time_us"])]
+    return made[0][0], {name: np.add.reduce([means[name] for _, means in made]) for name in made[0][1]}
 
 
 def _values_at(times: NDArray[np.float64], points: NDArray[np.float64], values: NDArray[np.float64], side: str,
@@ -130,8 +139,9 @@ def plot_pool(rows: list[dict[str, Any]], title: str, path: str) -> None:
     Parameters
     ----------
     rows : list of dict
-        ``allocator`` (name), ``columns`` (of a `Timeline`), ``capacity`` (slots), ``window_us`` (start and end of what
-        is measured), ``useful`` (mean share of the pool in it) and ``concurrency`` (mean).
+        ``allocator`` (name), ``columns`` (of a `Timeline`; or a list of them, one a replica, whose pools are drawn as one),
+        ``capacity`` (slots of all), ``window_us`` (start and end of what is measured), ``useful`` (mean share of the pool in
+        it) and ``concurrency`` (mean).
     title : str
         Taken as plain text.
     path : str
@@ -161,13 +171,16 @@ def _panel(figure: Any, cell: Any, row: dict[str, Any]) -> bool:
     pair = cell.subgridspec(2, 1, height_ratios=(3, 1), hspace=0.05)
     top = figure.add_subplot(pair[0])
     bottom = figure.add_subplot(pair[1], sharex=top)
-    top.set(ylim=(0, 100), ylabel="slots of the pool (%)")
+    columns = row["columns"] if isinstance(row["columns"], list) else [row["columns"]]
+    pools = "the pool" if len(columns) == 1 else f"{len(columns)} pools"
+    top.set(ylim=(0, 100), ylabel=f"slots of {pools} (%)")
     top.set_title(f"{row['allocator']}: {100 * row['useful']:.1f} % useful, {row['concurrency']:.1f} running", fontsize=9.5)
     top.tick_params(labelbottom=False)
-    if not len(row["columns"]["time_us"]):
+    last = max((int(own["time_us"][-1]) for own in columns if len(own["time_us"])), default=None)
+    if last is None:
         top.text(0.5, 0.5, "no request was served", transform=top.transAxes, ha="center")
         return False
-    edges, means = time_means(row["columns"])
+    edges, means = sums_of_means(columns)
     unit, us = time_unit(edges[-1] - edges[0])
     time = edges / us
     top.set_xlim(time[0], time[-1])
@@ -175,7 +188,7 @@ def _panel(figure: Any, cell: Any, row: dict[str, Any]) -> bool:
     _stack(top, time, means, row["capacity"])
     _requests(bottom, time, means)
     end = row["window_us"][1]
-    marked = bool(end < row["columns"]["time_us"][-1])
+    marked = bool(end < last)
     if marked:
         for axes in (top, bottom):
             axes.axvline(end / us, color="black", linestyle=":", linewidth=1.2)

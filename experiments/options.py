@@ -11,11 +11,13 @@ from typing import NoReturn
 
 from experiments.pages import PAGES
 from experiments.serve_line import human_int
-from sim.catalog import ALLOCATORS, DEFAULT
+from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
 
 BLOCK_SIZE = 16
+MOST_REPLICAS = 1024
+DEFAULT_ROUTER = "least-loaded"
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -164,6 +166,15 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--vllm-version", metavar="V", help="whose rules the pool and the scheduler follow (default 0.33)")
     group.add_argument("--step-time", metavar="T", help="roofline, or constant:20ms (default: roofline where a model and a GPU "
                        "are known)")
+
+
+def add_replicas(parser: argparse.ArgumentParser) -> None:
+    """Several replicas, and who goes where."""
+    group = parser.add_argument_group("replicas")
+    group.add_argument("--data-parallel-size", "-dp", type=whole(1, MOST_REPLICAS), default=1, metavar="N",
+                       help="replicas of tensor x pipeline parallel GPUs, with a pool and a scheduler each (default 1)")
+    group.add_argument("--router", choices=list(ROUTERS), metavar="NAME",
+                       help=f"which replica a request goes to: {', '.join(ROUTERS)} (default {DEFAULT_ROUTER})")
 
 
 def add_allocators(parser: argparse.ArgumentParser) -> None:

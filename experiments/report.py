@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from experiments.replicas import replica_table, router_line, together
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
@@ -45,6 +46,10 @@ def print_report(document: JsonObject, notes: list[str], console: Console) -> No
         _print_line(console, "note", note, "yellow")
     console.print()
     console.print(_table(scenarios))
+    of_replicas = replica_table(scenarios)
+    if of_replicas is not None:
+        console.print()
+        console.print(of_replicas)
     for label, text in _warnings(scenarios):
         _print_line(console, label, text, "yellow")
     console.print()
@@ -70,6 +75,8 @@ def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
         yield "", f"{n:,} more requests dropped: {_reason(reason)}"
     if config["model"] is not None:
         yield "model", str(config["model"]) + (f" on {config['gpu']}" if config["gpu"] else "")
+    if (line := router_line(config)) is not None:
+        yield "router", line
     yield "pool", _pool(capacity)
     for line in log_lines(capacity["num_blocks"], capacity["block_size"], capacity["max_model_len"]):
         yield "", line
@@ -212,11 +219,13 @@ def _warnings(scenarios: list[JsonObject]) -> Iterator[tuple[str, str]]:
 
 
 def _print_checks(checks: list[JsonObject], console: Console) -> None:
-    console.print("[bold]Cross-checks[/]: simulated against analytic")
+    shown = together(checks)
+    added = "; those of each replica added up" if len(shown) < len(checks) else ""
+    console.print(f"[bold]Cross-checks[/]: simulated against analytic{added}")
     cells = [(c["scenario"], c["name"], f"{c['simulated']:,}", "=" if c["exact"] else "<=", f"{c['analytic']:,}")
-             for c in checks]
+             for c in shown]
     scenario, name, left, sign, right = (max(map(len, column)) for column in zip(*cells, strict=True))
-    for cell, check in zip(cells, checks, strict=True):
+    for cell, check in zip(cells, shown, strict=True):
         verdict = "[green]ok[/]" if check["ok"] else "[bold red]FAILED[/]"
         line = f"  {cell[0]:<{scenario}}  {cell[1]:<{name}}  {cell[2]:>{left}} {cell[3]:^{sign}} {cell[4]:>{right}}  "
         console.print(escape(line) + verdict, soft_wrap=True, highlight=False)

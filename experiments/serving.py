@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.setup import Setup
-from sim.engine import Engine
+from sim.engine import Engine, Observers, check_observers
 from sim.result import scenario
 from sim.run import Observer, Run
 from sim.timeline import Timeline
@@ -19,21 +19,21 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True)
 class Served:
-    """The facts of one scenario and the audit that followed it, from which its part of the JSON of `compare` is made.
+    """The facts of one scenario and the audits that followed it, one a server; its part of the JSON of `compare` is made of them.
 
     Parameters
     ----------
     name : str
         The allocator.
     run : Run
-    audit : Audit
+    audits : tuple of Audit
     kv_bytes_per_token : int, optional
         Of the setup; checks then speak of bytes, else of slots.
     """
 
     name: str
     run: Run
-    audit: Audit
+    audits: tuple[Audit, ...]
     kv_bytes_per_token: int | None
 
     def scenario(self) -> JsonObject:
@@ -42,10 +42,11 @@ class Served:
 
     def checks(self) -> list[JsonObject]:
         """Its entries of ``crosscheck``."""
-        return [check.json() for check in checks(self.name, self.run, self.kv_bytes_per_token, self.audit)]
+        return [check.json() for check in checks(self.name, self.run, self.kv_bytes_per_token, *self.audits)]
 
 
-def serve(setup: Setup, name: str, timeline: Timeline | None = None, observers: Sequence[Observer] = ()) -> Served:
+def serve(setup: Setup, name: str, timeline: Timeline | Sequence[Timeline] | None = None,
+          observers: Observers = ()) -> Served:
     """Replay the trace of a setup through one allocator.
 
     Parameters
@@ -53,10 +54,10 @@ def serve(setup: Setup, name: str, timeline: Timeline | None = None, observers: 
     setup : Setup
     name : str
         A name in `sim.catalog.ALLOCATORS`.
-    timeline : Timeline, optional
+    timeline : Timeline, or sequence of one a replica, optional
         Takes samples for a picture.
-    observers : sequence of Observer
-        Beside the audit, which is made here.
+    observers : sequence of Observer, or callable
+        Beside the audits, which are made here; of several replicas each has those that the callable returns for its number.
 
     Raises
     ------
@@ -74,10 +75,15 @@ def serve(setup: Setup, name: str, timeline: Timeline | None = None, observers: 
     >>> served.scenario()["requests"]["completed"], all(check["ok"] for check in served.checks())
     (2, True)
     """
-    audit = audit_for(name)
+    audits = tuple(audit_for(name) for _ in range(setup.sim.data_parallel_size))
+    check_observers(observers, len(audits))
+
+    def following(number: int) -> list[Observer]:
+        return [audits[number], *(observers(number) if callable(observers) else observers)]
     try:
-        run = Engine(setup.trace, setup.sim, name, timeline, [audit, *observers], setup.warm).run()
+        run = Engine(setup.trace, setup.sim, name, timeline, following, setup.warm).run()
     except MemoryError:
-        raise InputError(f"{name}: {setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
+        times = f"{len(audits):,} times " if len(audits) > 1 else ""
+        raise InputError(f"{name}: {times}{setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
                          f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
-    return Served(name, run, audit, setup.kv_bytes_per_token)
+    return Served(name, run, audits, setup.kv_bytes_per_token)

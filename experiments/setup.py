@@ -10,6 +10,7 @@ from experiments.cache_options import host_memory, warm_trace
 from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
 from experiments.pages import check_slots, page_size, page_slots
+from experiments.replicas import replicas
 from sim import kv_formula
 from sim.config import SimConfig
 from sim.models.model import ModelShape
@@ -29,7 +30,7 @@ MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our 
 
 @dataclass
 class Setup:
-    """Everything a comparison needs."""
+    """Everything a comparison needs; ``gpus`` are those of all replicas."""
 
     trace: Trace
     sim: SimConfig
@@ -40,6 +41,7 @@ class Setup:
     version: str
     notes: list[str] = field(default_factory=list)
     warm: Trace | None = None
+    gpus: int = 1
 
     def capacity(self) -> dict[str, Any]:
         """The ``capacity`` object of the JSON; tokens and concurrency by vLLM's start-up rules."""
@@ -76,7 +78,7 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
                         split_freed=version.splits_freed, page_slots=page_slots(page, asked),
-                        host_memory=host_memory(options, per_token, notes))
+                        host_memory=host_memory(options, per_token, notes), **replicas(options, model, notes))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)
@@ -85,7 +87,8 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
                   "think_time")}
     asked_for["page_size"] = page
     asked_for |= {name: float(getattr(options, name)) for name in ("speed", "resample") if getattr(options, name) is not None}
-    return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes, warm)
+    gpus = sim.data_parallel_size * options.tensor_parallel_size * options.pipeline_parallel_size
+    return Setup(trace, sim, model, gpu, per_token, asked_for, str(version), notes, warm, gpus)
 
 
 # ---------------------------------------------------------------------- the pool

@@ -17,6 +17,7 @@ from sim.memory.paged import PagedAllocator
 from sim.memory.paging import PageAllocator
 from sim.memory.reserving import ReservingAllocator
 from sim.memory.tiered import TieredAllocator
+from sim.routing import LeastLoaded, PrefixAware, RoundRobin, Router, SessionAffinity
 from sim.scheduler import Scheduler
 from sim.static_batching import StaticScheduler
 from workloads.request import IntArray
@@ -73,6 +74,11 @@ ALLOCATORS: dict[str, Callable[[Demand, SimConfig], Allocator]] = {
 
 SCHEDULERS = {"continuous": Scheduler, "static": StaticScheduler}
 """`SchedulerConfig.batching` -> scheduler."""
+
+ROUTERS: dict[str, Callable[[Demand], Router]] = {
+    "round-robin": RoundRobin, "least-loaded": LeastLoaded, "session-affinity": SessionAffinity, "prefix-aware": PrefixAware,
+}
+"""Name -> demand -> router."""
 
 EVICTION: dict[str, Callable[[int, Accesses], EvictionPolicy]] = {
     "vllm": Vllm, "lru": Lru, "fifo": Fifo, "lfu": Lfu, "sieve": Sieve, "s3-fifo": S3Fifo, "gdsf": Gdsf, "belady": Belady,

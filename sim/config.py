@@ -75,6 +75,10 @@ class SimConfig:
         A tier behind the pool of ``paged-prefix``. A step that admits requests with blocks from there takes as much longer.
     longest_jump : int
         Most decode steps made at once; 1 makes every step by itself.
+    data_parallel_size : int
+        Replicas, each with a pool and a scheduler as said here.
+    router : str
+        A name in `catalog.ROUTERS`: which replica a request goes to.
     """
 
     num_blocks: int
@@ -89,15 +93,20 @@ class SimConfig:
     split_freed: bool = True
     page_slots: int | None = None
     host_memory: HostMemory | None = None
+    data_parallel_size: int = 1
+    router: str = "least-loaded"
 
     def __post_init__(self) -> None:
-        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1)):
+        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1),
+                            ("data_parallel_size", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {self.placement!r}")
         if self.host_memory is not None and self.scheduler.swap_blocks is not None:
             raise ValueError("a prefix tier in host memory and preemption by swap do not go together")
+        if self.data_parallel_size > 1 and not self.refuse_impossible:
+            raise ValueError("requests that can never end are let in as recorded from one server: not with several replicas")
         self.scheduler.check(self.max_model_len)
 
     @property

@@ -7,6 +7,8 @@ so a request ends with ``prompt + output - 1`` token states.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +75,15 @@ class Demand:
 
     def __len__(self) -> int:
         return len(self.prompt)
+
+    def part(self, rows: IntArray) -> Demand:
+        """The lengths of some requests; who they share contents with is not known any more."""
+        made = copy(self)
+        made.content = None
+        for name, column in vars(self).items():
+            if isinstance(column, np.ndarray):
+                setattr(made, name, column[rows])
+        return made
 
 
 def _dense(values: IntArray) -> IntArray:

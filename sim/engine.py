@@ -1,40 +1,40 @@
 """The engine: simulate(trace, config, allocator) -> Run. The only file that knows simpy.
 
-The server is a process on an integer clock in microseconds that makes one engine step after the other. At one instant: the
-end of a step, then all arrivals, then the next schedule(); what arrives during a step is looked at when it ends.
+It has an integer clock in microseconds, the arrivals, and one server or several replicas of it with a router before them. At one
+instant: all steps that end, by replica; all arrivals, by row, each routed at once; then whoever is idle begins, by replica. What
+arrives during a step is looked at when it ends.
 
-    arrivals   --- r0 --------- r1 r2 --------------- r3 ---         `Arrivals` knows them; an end may bring new ones
-    server        [ step ][ step   ][ 37 decode steps ][ step ]
-                  ^schedule        ^update              ^ a jump ends where an arrival could be admitted
-
-A step that only lets the running sequences grow is like the next one, so such steps are made together: their times are
-one array, the ledger books them one by one in array operations, and the outcome is the same to the last byte.
+    arrivals     --- r0 --------- r1 r2 --------------- r3 ---       `Arrivals` knows them; an end may bring new ones
+    replica 0       [ step ][ step   ][ 37 decode steps ][ step ]    `Server` makes the steps
+    replica 1       .            [ step ][ step ]                    idle before r1 and after r1 has ended
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
 import simpy
 
 from sim.arrivals import Arrivals
-from sim.catalog import ALLOCATORS, CACHING, SCHEDULERS, block_slots
+from sim.catalog import ALLOCATORS, CACHING, ROUTERS, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
-from sim.ledger import Integrals, Ledger, PoolState
-from sim.memory.allocator import DecodePath, SlotCounts
+from sim.fleet import Moment, fleet
+from sim.ledger import Ledger
+from sim.memory.allocator import Allocator
 from sim.request_log import RequestLog
-from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, TOO_WIDE, Observer, Run, Stalled
-from sim.step import NO_RUN, DecodeRun, Step
-from sim.step_time import StepLoad
+from sim.run import EXCEEDS_POOL, SERVED, TOO_LONG, TOO_WIDE, Observer, Run
+from sim.scheduler import Scheduler
+from sim.server import Server
 from sim.timeline import Timeline
 from sim.warm import demand_behind, serve_ahead
 from workloads.request import IntArray, Trace
 
 Process = Generator[simpy.Event, Any, None]
+Observers = Sequence[Observer] | Callable[[int], Sequence[Observer]]
 
 
 class Engine:
@@ -45,229 +45,181 @@ class Engine:
     trace : Trace
         With arrival times, unless ``config.saturate``; with think times its sessions are closed loops.
     config : SimConfig
+        With the number of replicas and the router.
     allocator : str
         A name in `catalog.ALLOCATORS`.
-    timeline : Timeline, optional
+    timeline : Timeline, or sequence of one a replica, optional
         Takes samples for a picture.
-    observers : sequence of Observer
+    observers : sequence of Observer, or callable
+        Of several replicas each has its own: those that the callable returns for its number.
     warm : Trace, optional
         Requests whose blocks lie in the cache before the first arrival (`sim.warm`), where the allocator has one.
     """
 
-    def __init__(self, trace: Trace, config: SimConfig, allocator: str, timeline: Timeline | None = None,
-                 observers: Sequence[Observer] = (), warm: Trace | None = None) -> None:
-        if allocator not in ALLOCATORS:
-            raise ValueError(f"unknown allocator {allocator!r}: one of {', '.join(ALLOCATORS)}")
-        if trace.arrival_us is None and not config.saturate:
-            raise ValueError(f"{trace.source} has no arrival times")
+    def __init__(self, trace: Trace, config: SimConfig, allocator: str, timeline: Timeline | Sequence[Timeline] | None = None,
+                 observers: Observers = (), warm: Trace | None = None) -> None:
+        _check(trace, config, allocator)
         self.config = config
         self.demand = Demand(trace, config.max_model_len)
         warms = warm is not None and allocator in CACHING
         known = demand_behind(trace, warm, config.max_model_len) if warm is not None and warms else self.demand
-        self.allocator = ALLOCATORS[allocator](known, config)
-        size = block_slots(allocator, config)
-        self.scheduler = SCHEDULERS[config.scheduler.batching](
-            self.demand, self.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
-        self.ledger = Ledger(self.allocator.capacity, size - 1)
-        self.log = RequestLog(len(trace))
+        self._allocators = [ALLOCATORS[allocator](known, config) for _ in range(config.data_parallel_size)]
         verdict = self._verdicts()
         self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
-        self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, self.arrivals.arrival_us, verdict)
+        size = block_slots(allocator, config)
+        facts = [Run((own,), config, self.demand, Ledger(own.capacity, size - 1), RequestLog(len(trace)),
+                     self.arrivals.arrival_us, verdict) for own in self._allocators]
         if warms:
-            self.facts.warm = serve_ahead(self.allocator, len(trace))
-        self._timeline = timeline
-        self._observers = observers
+            for each, left in zip(facts, serve_ahead(self._allocators, len(trace), ROUTERS[config.router](known)), strict=True):
+                each.warm = left
+        self._servers = [Server(each, _scheduler(each, size), own, watchers)
+                         for each, (own, watchers) in zip(facts, _followers(timeline, observers, len(facts)), strict=True)]
         self._env = simpy.Environment()
-        self._marks: list[tuple[int, Integrals]] = []
-        self._idle_steps = 0
-        self._early = False
-        self._ends: deque[int] = deque()
-        self._last_end = 0
+        self._router = ROUTERS[config.router](self.demand)
+        self._views = [View(server, self._env) for server in self._servers]
+        self._replica: IntArray = np.full(len(trace), -1, np.int64)
+        self._start = self.arrivals.next_us or 0
+        self._running_us: Counter[int] = Counter()
+        self._moments: list[Moment] = []
 
     def _verdicts(self) -> IntArray:
-        verdict = np.where(self.allocator.impossible()[: len(self.demand)], EXCEEDS_POOL, SERVED)
+        verdict = np.where(self._allocators[0].impossible()[: len(self.demand)], EXCEEDS_POOL, SERVED)
         if self.demand.sequences is not None and self.config.scheduler.max_num_seqs is not None:
             verdict[self.demand.sequences > self.config.scheduler.max_num_seqs] = TOO_WIDE
         verdict[self.demand.too_long] = TOO_LONG
         return verdict if self.config.refuse_impossible else np.zeros_like(verdict)
 
     def run(self) -> Run:
-        """Serve every request and return the facts."""
-        for observer in self._observers:
-            observer.started(self.allocator, self.scheduler)
-        self._env.process(self._server())
+        """Serve every request and return the facts; of several replicas the sums, with the facts of each (`Run`)."""
+        for server in self._servers:
+            server.open(self._start)
+        self._env.process(self._serve())
         self._env.run()
-        self._close()
-        return self.facts
+        return self._close()
 
     @property
-    def now(self) -> int:
-        """The clock, in microseconds."""
-        return int(self._env.now)
+    def facts(self) -> Run:
+        """What the first server has noted so far."""
+        return self._servers[0].facts
 
-    # ------------------------------------------------------------------ the server
-    def _server(self) -> Process:
-        scheduler, arrivals = self.scheduler, self.arrivals
-        while True:
-            for request in arrivals.due(self.now):
-                scheduler.add(request)
-            if not len(scheduler.waiting) and not len(scheduler.running):
-                if arrivals.next_us is None:
-                    return
-                yield from self._idle(arrivals.next_us)
-                continue
-            duration = self._advance()
-            if duration is None:
-                return
-            if self._early:                            # asynchronous: a second step before the first output
-                continue
-            yield self._env.timeout(duration)
-            finished = scheduler.update()
-            if finished:
-                self._finish(finished)
-            for observer in self._observers:
-                observer.updated(self.now, finished)
+    @property
+    def allocator(self) -> Allocator:
+        """The first server's."""
+        return self._allocators[0]
 
-    def _finish(self, finished: list[int]) -> None:
-        ends = self.demand.end[finished].tolist()
-        held = [end for request, end in zip(finished, ends, strict=True) if self.log.finish(request, self.now, end)]
-        at_limit = held.count(self.config.max_model_len - 1)
-        self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
-        self.arrivals.ended(finished, self.now)
+    @property
+    def scheduler(self) -> Scheduler:
+        """The first server's."""
+        return self._servers[0].scheduler
 
-    def _idle(self, until: int) -> Process:
-        """Nothing to do until somebody arrives; time without any request served before it opens no window."""
-        since = self.now
-        yield self._env.timeout(until - since)
-        if self.facts.steps:
-            self._book(since, until - since, waiting=0)
-        else:
-            self.facts.window_us = (until, 0)
+    # ------------------------------------------------------------------ one instant after the other
+    def _serve(self) -> Process:
+        now, until = 0, self.arrivals.next_us
+        while until is not None:
+            yield self._env.timeout(until - now)
+            now = until
+            until = self._instant(now)
+            if until is not None and len(self._servers) > 1 and until > now:
+                self._running_us[sum(len(server.scheduler.running) for server in self._servers)] += until - now
 
-    # ------------------------------------------------------------------ steps
-    def _advance(self) -> int | None:
-        """Make one step, or many at once; returns how long they take, None if nobody can ever move again."""
-        run = self.scheduler.decode_run(self.config.longest_jump) if self.config.longest_jump > 1 else NO_RUN
-        if run.steps > 1:
-            return self._jump(run)
-        now = self.now
-        step = self.scheduler.schedule()
-        self._record(now, step)
-        for observer in self._observers:
-            observer.scheduled(now, step)
-        self.facts.steps += 1
-        if step.new_tokens == 0 and self._stalls():
-            return None
-        duration = int(self.config.step_time.duration_us(step.load)) if step.new_tokens else 1
-        if step.loaded_blocks:                         # nothing overlaps with it
-            load_us = self.config.load_us(step.loaded_blocks)
-            self.facts.load_us += load_us
-            duration += load_us
-        if self.scheduler.flight is not None:
-            duration = self._take_off(now, duration, step)
-        for request in step.sampling:
-            self.log.sampled(request, now + duration if self.scheduler.flight is None else self._last_end)
-        self._mark(now)
-        if duration:
-            self._book(now, duration, len(self.scheduler.waiting))
-        return duration
-
-    def _take_off(self, now: int, duration: int, step: Step) -> int:
-        """The step runs behind those on their way; returns how long until the oldest output is there (rule 35)."""
-        flight = self.scheduler.flight
-        assert flight is not None
-        self._last_end = max(now, self._last_end) + (duration if step.new_tokens else 0)
-        self._ends.append(self._last_end)
-        self._early = not flight.full
-        if self._early:
-            return 0
-        return max(self._ends.popleft() - now, int(not step.new_tokens))
-
-    def _record(self, now: int, step: Step) -> None:
-        for request, computed in step.preempted:
-            self.log.preempt(request, now, computed)
-        for request, hit, new, _, _ in step.admitted:
-            self.log.admit(request, now, hit, new)
-        for request, computed in step.swapped_in:
-            self.log.admit(request, now, computed, 0)
-        for request, new in step.uneven:
-            self.log.uneven(request, now, new)
-        self.log.step_started(now)
-
-    def _jump(self, run: DecodeRun) -> int:
-        now, running, ended = self.now, self.scheduler.running, self.scheduler.ended()
-        n, kept = len(running) - len(ended), int(running.computed[ended].sum())
-        context = self.scheduler.computed - kept + n * np.arange(1, run.steps + 1)
-        tokens = np.full(run.steps, n)
-        durations = np.asarray(self.config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
-        starts: IntArray = now + np.cumsum(durations) - durations
-        if run.open and self.arrivals.next_us is not None:       # ends inside the run there are none: nobody new by them
-            run = run._replace(steps=int(np.searchsorted(starts, self.arrivals.next_us)))
-            durations, starts, context = durations[: run.steps], starts[: run.steps], context[: run.steps]
-        path = self.scheduler.decode(run)
-        self.facts.steps += run.steps
-        for request in running.request[ended[running.member[ended] == 0]].tolist():
-            self.log.uneven(request, int(starts.sum()), 0)
-        self.log.step_started(int(starts.sum()))
-        self._mark(now)
-        self._book_run(context + kept, durations, path)
-        for observer in self._observers:
-            observer.jumped(starts, run)
-        return int(durations.sum())
-
-    def _stalls(self) -> bool:
-        self._idle_steps += 1
-        if self._idle_steps < 2 or len(self.scheduler.running):
-            return False
-        head = self.scheduler.waiting.head()
-        if self.config.refuse_impossible:
-            raise Stalled(f"request {head} ({self.demand.prompt[head]} + {self.demand.output[head]} tokens) waits for "
-                          f"{self.scheduler.refused} and nobody runs: the pool can make no progress")
-        self.facts.stuck = sorted(self.scheduler.waiting)
-        return True
-
-    # ------------------------------------------------------------------ booking
-    def _state(self, computed: Any, path: DecodePath | None) -> PoolState:
-        allocator, refused = self.allocator, self.scheduler.refused
-        return PoolState(allocator.counts(computed, refused, path), allocator.logical(path), allocator.largest_hole(),
-                         len(self.scheduler.running))
-
-    def _book(self, start: int, duration: int, waiting: int) -> None:
-        self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
-        state = self._state(self.scheduler.computed, None)
-        self.ledger.book(state, duration)
-        if self._timeline is not None:
-            self._timeline.sample(start, state.counts, state.running, waiting)
-
-    def _book_run(self, context: IntArray, durations: IntArray, path: DecodePath | None) -> None:
-        state = self._state(context, path)
-        self.ledger.book_run(state, durations)
-        if self._timeline is not None:
-            now = self.now
-            for at, time in ((0, now), (-1, now + int(durations[:-1].sum()))):
-                counts = SlotCounts(*(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts))
-                self._timeline.sample(time, counts, state.running, len(self.scheduler.waiting))
+    def _instant(self, now: int) -> int | None:
+        """What happens now; returns when something happens next."""
+        servers, arrivals = self._servers, self.arrivals
+        for server in servers:
+            if server.ends_us == now:
+                arrivals.ended(server.end(now), now)
+        for request in arrivals.due(now):
+            number = self._router.choose(request, self._views) if len(servers) > 1 else 0
+            self._replica[request] = number
+            servers[number].add(request, now)
+        following = arrivals.next_us
+        for server in servers:
+            if server.ends_us == now:                  # a jump was cut short
+                server.end(now)
+            server.begin(now)
+            ends = server.ends_us
+            if ends is not None and (following is None or ends < following):
+                following = ends
+        if self.config.saturate:
+            self._mark(now)
+        return None if servers[0].facts.stuck else following
 
     def _mark(self, now: int) -> None:
-        """Under saturation the window opens at the first refusal and closes when the queue is empty."""
-        if not self.config.saturate or len(self._marks) == 2:
-            return
-        opens = not self._marks and self.scheduler.refused is not None
-        closes = len(self._marks) == 1 and not len(self.scheduler.waiting)
+        """Under saturation the window opens at the first refusal and closes when all queues are empty."""
+        opens = not self._moments and any(server.was_refused for server in self._servers)
+        closes = len(self._moments) == 1 and not any(len(server.scheduler.waiting) for server in self._servers)
         if opens or closes:
-            self._marks.append((now, self.ledger.total.copy()))
+            self._moments.append(self._moment(now))
 
-    def _close(self) -> None:
-        facts = self.facts
-        facts.preemptions = self.scheduler.preemptions
-        running = self.scheduler.running
-        self.log.close(self.now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))
-        if len(self._marks) == 2:
-            (start, before), (end, after) = self._marks
-            facts.window_us, facts.window = (start, end), after - before
-        else:
-            facts.window_us = (facts.window_us[0], facts.window_us[0] + self.ledger.total.time_us)
-            facts.window = self.ledger.total
+    def _moment(self, now: int) -> Moment:
+        return Moment(now, [server.integrals(now) for server in self._servers], self._running_us.copy())
+
+    def _close(self) -> Run:
+        end = int(self._env.now)
+        for server in self._servers:
+            server.close(end)
+        facts = [server.facts for server in self._servers]
+        window = self._moment(end)
+        window_us = (self._start, self._start + facts[0].ledger.total.time_us)
+        if len(self._moments) == 2:
+            opened, closed = self._moments
+            window, window_us = closed.since(opened), (opened.time_us, closed.time_us)
+        for each, integrals in zip(facts, window.pools, strict=True):
+            each.window_us, each.window = window_us, integrals
+        return facts[0] if len(facts) == 1 else fleet(facts, self._replica, self._running_us, window.running_us)
+
+
+class View:
+    """What a router may see of a server (`routing.Replica`)."""
+
+    def __init__(self, server: Server, env: simpy.Environment) -> None:
+        self._server = server
+        self._env = env
+
+    @property
+    def running(self) -> int:
+        return len(self._server.scheduler.running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._server.scheduler.waiting)
+
+    def cached_tokens(self, request: int) -> int:
+        self._server.catch_up(int(self._env.now))
+        facts = self._server.facts
+        return facts.allocator.find_prefix(request, int(facts.demand.prompt[request])).tokens
+
+
+def _check(trace: Trace, config: SimConfig, allocator: str) -> None:
+    for kind, name, known in (("allocator", allocator, ALLOCATORS), ("router", config.router, ROUTERS)):
+        if name not in known:
+            raise ValueError(f"unknown {kind} {name!r}: one of {', '.join(known)}")
+    if trace.arrival_us is None and not config.saturate:
+        raise ValueError(f"{trace.source} has no arrival times")
+
+
+def _scheduler(facts: Run, size: int) -> Scheduler:
+    config = facts.config
+    made: Scheduler = SCHEDULERS[config.scheduler.batching](
+        facts.demand, facts.allocator, config.scheduler_for(size), config.usable_slots // size + 1, size)
+    return made
+
+
+def _followers(timeline: Timeline | Sequence[Timeline] | None, observers: Observers, n: int,
+               ) -> list[tuple[Timeline | None, Sequence[Observer]]]:
+    """For each server its timeline and its observers."""
+    timelines: Sequence[Timeline | None] = [timeline] if isinstance(timeline, Timeline) else [None] * n if timeline is None \
+        else timeline
+    if len(timelines) != n:
+        raise ValueError(f"{n} servers want as many timelines, not {len(timelines)}")
+    check_observers(observers, n)
+    return [(timelines[i], observers(i) if callable(observers) else observers) for i in range(n)]
+
+
+def check_observers(observers: Observers, servers: int) -> None:
+    """ValueError where several servers would be followed by the same observers."""
+    if servers > 1 and observers and not callable(observers):
+        raise ValueError(f"{servers} servers are not followed by the same observers: a function of the server's number is wanted")
 
 
 def simulate(trace: Trace, config: SimConfig, allocator: str, warm: Trace | None = None) -> Run:
@@ -279,5 +231,8 @@ def simulate(trace: Trace, config: SimConfig, allocator: str, warm: Trace | None
     >>> run = simulate(trace, SimConfig(num_blocks=6, block_size=4, max_model_len=8), "paged")
     >>> run.steps, run.ledger.peak_running
     (3, 2)
+    >>> both = simulate(trace, SimConfig(num_blocks=6, block_size=4, max_model_len=8, data_parallel_size=2), "paged")
+    >>> both.replica.tolist(), [one.steps for one in both.replicas]
+    ([0, 1], [3, 1])
     """
     return Engine(trace, config, allocator, warm=warm).run()

@@ -8,6 +8,7 @@ capacity, whatever the allocator says.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,13 @@ class Integrals:
                          [a - b for a, b in zip(self.parts, before.parts, strict=True)],
                          self.logical - before.logical, self.physical - before.physical, self.hole - before.hole,
                          Counter({n: us for n, us in running.items() if us}))
+
+    def together(self, others: Sequence[Integrals], running_us: Counter[int]) -> Integrals:
+        """These sums and those of other pools over the same stretch, in which so many sequences ran in all of them together."""
+        each = (self, *others)
+        return Integrals(self.time_us, [sum(parts) for parts in zip(*(one.parts for one in each), strict=True)],
+                         sum(one.logical for one in each), sum(one.physical for one in each), sum(one.hole for one in each),
+                         running_us)
 
     @property
     def sequence_us(self) -> int:
@@ -87,6 +95,7 @@ class Ledger:
         self.peak_used = 0
         self.internal_excess = -capacity
         self._allowed = internal_allowed
+        self._last: PoolState | None = None
 
     def book(self, state: PoolState, duration_us: int) -> None:
         """One stretch of ``duration_us`` microseconds."""
@@ -126,6 +135,16 @@ class Ledger:
         total.logical += sums[-1]
         self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
 
+    def before(self, back_us: int) -> Integrals:
+        """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long."""
+        if not back_us or self._last is None:
+            return self.total.copy()
+        counts, logical = ([int(np.asarray(part).flat[-1]) for part in parts]
+                           for parts in (self._last.counts, (self._last.logical,)))
+        return self.total - Integrals(back_us, [slots * back_us for slots in counts], logical[0] * back_us,
+                                      sum(counts[:3]) * back_us, (self._last.hole or 0) * back_us,
+                                      Counter({self._last.running: back_us}))
+
     @staticmethod
     def _weigh(table: IntArray, durations_us: IntArray, time: int) -> list[int]:
         """Exact sums of slots x durations, a row each; in Python integers where 64 bits might not do."""
@@ -138,6 +157,7 @@ class Ledger:
         return [sum(a * b for a, b in zip(row, durations, strict=True)) for row in table.tolist()]
 
     def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
+        self._last = state
         total = self.total
         total.time_us += duration_us
         total.running_us[state.running] += duration_us
@@ -160,3 +180,16 @@ class Ledger:
     def _broken(self, counts: SlotCounts) -> None:
         terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
         raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
+
+
+def merged(ledgers: Sequence[Ledger], running_us: Counter[int]) -> Ledger:
+    """The sums of several pools over the same time, in which so many sequences ran in all of them together.
+
+    ``peak_used`` and ``internal_excess`` are those of one pool, the one where they were largest.
+    """
+    made = Ledger(sum(ledger.capacity for ledger in ledgers), 0)
+    made.total = ledgers[0].total.together([ledger.total for ledger in ledgers[1:]], running_us)
+    made.peak_running = max(running_us, default=0)
+    made.peak_used = max(ledger.peak_used for ledger in ledgers)
+    made.internal_excess = max(ledger.internal_excess for ledger in ledgers)
+    return made

@@ -8,9 +8,15 @@ corrected one by one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from workloads.request import IntArray
+
 NEVER = -1
+TIMES = ("admitted_us", "first_token_us", "finished_us")
+COUNTS = ("hit_tokens", "preemptions", "residence_us")
 
 
 class RequestLog:
@@ -78,3 +84,23 @@ class RequestLog:
         """The run ends with these (request, computed tokens) still running: their stays count up to now."""
         for request, computed in running:
             self._leave(request, now, computed)
+
+    # ------------------------------------------------------------------ several servers
+    def part(self, rows: IntArray) -> RequestLog:
+        """The entries of these requests."""
+        made = RequestLog(0)
+        for name in (*TIMES, *COUNTS):
+            setattr(made, name, getattr(self, name)[rows])
+        made.token_us = [self.token_us[row] for row in rows.tolist()]
+        return made
+
+
+def merged(logs: Sequence[RequestLog]) -> RequestLog:
+    """One log of all requests, each of which is in one of ``logs`` at most."""
+    made = RequestLog(0)
+    for name in TIMES:
+        setattr(made, name, np.maximum.reduce([getattr(log, name) for log in logs]))
+    for name in COUNTS:
+        setattr(made, name, np.add.reduce([getattr(log, name) for log in logs]))
+    made.token_us = [sum(each) for each in zip(*(log.token_us for log in logs), strict=True)]
+    return made

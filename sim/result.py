@@ -11,6 +11,7 @@ from sim.ledger import Integrals
 from sim.memory.allocator import PARTS
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_stats import ORIGINS
 from sim.memory.tiered import TieredAllocator
 from sim.request_log import NEVER
 from sim.run import REJECTIONS, Run
@@ -19,9 +20,13 @@ JsonObject = dict[str, Any]
 
 
 def scenario(name: str, run: Run) -> JsonObject:
-    """One entry of ``scenarios`` in the JSON of `compare`."""
+    """One entry of ``scenarios`` in the JSON of `compare`; of several replicas the sums, and the same of each."""
+    return {"allocator": name} | _entry(run) | (
+        {"replicas": [{"replica": number} | _entry(own) for number, own in enumerate(run.replicas)]} if run.replicas else {})
+
+
+def _entry(run: Run) -> JsonObject:
     return {
-        "allocator": name,
         "window_us": list(run.window_us),
         "memory": memory(run),
         "concurrency": concurrency(run.window),
@@ -44,8 +49,8 @@ def memory(run: Run) -> JsonObject:
     if not capacity:                                   # nobody was served: no time passed, and the pool lay idle
         shares["idle"] = 1.0
     shares["useful_of_allocated"] = _ratio(window.parts[0], allocated)
-    shares["largest_hole_mean"] = (_ratio(window.hole, window.time_us)
-                                   if isinstance(run.allocator, ContiguousAllocator) else None)
+    shares["largest_hole_mean"] = (_ratio(window.hole, window.time_us * len(run.allocators))    # of a pool
+                                   if isinstance(run.allocators[0], ContiguousAllocator) else None)
     shares["slot_microseconds"] = {**dict(zip(PARTS, window.parts, strict=True)), "capacity": capacity}
     return shares
 
@@ -98,20 +103,22 @@ def requests(run: Run) -> JsonObject:
 
 def prefix_cache(run: Run) -> JsonObject | None:
     """Hits of the whole run, token-weighted unless named blocks; None without prefix caching."""
-    allocator = run.allocator
-    if not isinstance(allocator, PagedAllocator) or allocator.stats is None:
+    counted = [(each.stats, each.pool) for each in run.allocators if isinstance(each, PagedAllocator) and each.stats is not None]
+    if not counted:
         return None
-    stats = allocator.stats
+
+    def total(name: str) -> int:
+        return sum(getattr(stats, name) for stats, _ in counted)
     return {
-        "query_tokens": stats.query_tokens,
-        "hit_tokens": stats.hit_tokens,
-        "hit_rate": _ratio(stats.hit_tokens, stats.query_tokens),
-        "query_blocks": stats.query_blocks,
-        "hit_blocks": stats.hit_blocks,
-        "hit_tokens_by_origin": dict(stats.hit_tokens_by_origin),
-        "resume_query_tokens": stats.resume_query_tokens,
-        "resume_hit_tokens": stats.resume_hit_tokens,
-        "evicted_blocks": allocator.pool.evicted,
+        "query_tokens": total("query_tokens"),
+        "hit_tokens": total("hit_tokens"),
+        "hit_rate": _ratio(total("hit_tokens"), total("query_tokens")),
+        "query_blocks": total("query_blocks"),
+        "hit_blocks": total("hit_blocks"),
+        "hit_tokens_by_origin": {origin: sum(stats.hit_tokens_by_origin[origin] for stats, _ in counted) for origin in ORIGINS},
+        "resume_query_tokens": total("resume_query_tokens"),
+        "resume_hit_tokens": total("resume_hit_tokens"),
+        "evicted_blocks": sum(pool.evicted for _, pool in counted),
     }
 
 
@@ -121,35 +128,37 @@ def tier_counts(run: Run) -> JsonObject | None:
     ``gpu_hit_tokens + host_hit_tokens`` are the ``hit_tokens`` of `prefix_cache`, and those of resumes likewise; evicted blocks
     were ``copied_down`` or ``already_on_host``. ``load_us`` is the time by which steps took longer.
     """
-    allocator = run.allocator
-    if not isinstance(allocator, TieredAllocator) or allocator.stats is None:
+    counted = [(each.stats, each.tier) for each in run.allocators if isinstance(each, TieredAllocator) and each.stats is not None]
+    if not counted:
         return None
-    stats, tier = allocator.stats, allocator.tier
+    hits, resumed, on_host, resumed_on_host = (sum(getattr(stats, name) for stats, _ in counted) for name in
+                                               ("hit_tokens", "resume_hit_tokens", "host_hit_tokens", "resume_host_hit_tokens"))
     return {
-        "host_blocks": tier.size,
-        "gpu_hit_tokens": stats.hit_tokens - stats.host_hit_tokens,
-        "host_hit_tokens": stats.host_hit_tokens,
-        "resume_gpu_hit_tokens": stats.resume_hit_tokens - stats.resume_host_hit_tokens,
-        "resume_host_hit_tokens": stats.resume_host_hit_tokens,
-        "loaded_blocks": (stats.host_hit_tokens + stats.resume_host_hit_tokens) // allocator.block_size,
+        "host_blocks": sum(tier.size for _, tier in counted),
+        "gpu_hit_tokens": hits - on_host,
+        "host_hit_tokens": on_host,
+        "resume_gpu_hit_tokens": resumed - resumed_on_host,
+        "resume_host_hit_tokens": resumed_on_host,
+        "loaded_blocks": (on_host + resumed_on_host) // run.config.block_size,
         "load_us": run.load_us,
-        "copied_down": tier.stored,
-        "already_on_host": tier.kept,
-        "dropped_from_host": tier.dropped,
-        "on_host_at_end": tier.held,
+        "copied_down": sum(tier.stored for _, tier in counted),
+        "already_on_host": sum(tier.kept for _, tier in counted),
+        "dropped_from_host": sum(tier.dropped for _, tier in counted),
+        "on_host_at_end": sum(tier.held for _, tier in counted),
     }
 
 
 def sharing(run: Run) -> JsonObject | None:
     """Slots of all block tables against slots of referenced blocks; None where nothing can be shared."""
-    if not isinstance(run.allocator, PagedAllocator) or run.allocator.reserves_ahead:
+    pools = [each for each in run.allocators if isinstance(each, PagedAllocator) and not each.reserves_ahead]
+    if not pools:
         return None
     window = run.window
     return {
         "logical_slot_microseconds": window.logical,
         "physical_slot_microseconds": window.physical,
         "saved_share": 1 - window.physical / window.logical if window.logical else 0.0,
-        "copies": run.allocator.copies,
+        "copies": sum(pool.copies for pool in pools),
     }
 
 

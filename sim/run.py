@@ -48,9 +48,12 @@ class Run:
     held ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
     wait and can never move again (only without ``refuse_impossible``). ``load_us`` is the time by which steps were longer
     because blocks came from a host tier; ``warm`` what lay in the cache before the first arrival.
+
+    Several ``replicas`` have facts of their own, each of the requests it served; ``replica`` says who that is, -1 for nobody. The
+    sums of all are then here: times and counts added up, the running sequences of all at each moment (`sim.fleet`).
     """
 
-    allocator: Allocator
+    allocators: tuple[Allocator, ...]
     config: SimConfig
     demand: Demand
     ledger: Ledger
@@ -65,3 +68,12 @@ class Run:
     stuck: list[int] = field(default_factory=list)
     load_us: int = 0
     warm: Warmth | None = None
+    replicas: tuple[Run, ...] = ()
+    replica: IntArray | None = None
+
+    @property
+    def allocator(self) -> Allocator:
+        """The only allocator; ValueError where each of several replicas has its own."""
+        if len(self.allocators) != 1:
+            raise ValueError(f"{len(self.allocators)} replicas have an allocator each: look at `replicas`")
+        return self.allocators[0]

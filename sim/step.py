@@ -1,4 +1,4 @@
-"""What the scheduler hands to the engine: one step, or the promise of many alike."""
+"""What the scheduler hands to the server: one step, or the promise of many alike; and the plan that becomes of a promise."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from sim.memory.allocator import Refusal
 from sim.step_time import StepLoad
+from workloads.request import IntArray
 
 
 @dataclass
@@ -49,3 +50,22 @@ class DecodeRun(NamedTuple):
 
 
 NO_RUN = DecodeRun(0)
+
+
+class Jump(NamedTuple):
+    """Steps that are planned and not made: when each starts, how long it takes, and the computed tokens after it."""
+
+    run: DecodeRun
+    starts_us: IntArray
+    durations_us: IntArray
+    computed: IntArray
+    waiting: int
+
+    def part(self, steps: slice) -> Jump:
+        """Some of the steps."""
+        starts = self.starts_us[steps]
+        return Jump(self.run._replace(steps=len(starts)), starts, self.durations_us[steps], self.computed[steps], self.waiting)
+
+    @property
+    def end_us(self) -> int:
+        return int(self.starts_us[-1] + self.durations_us[-1])

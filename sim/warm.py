@@ -1,15 +1,19 @@
 """A warm start: before the first request arrives, the cache holds what an earlier trace left there.
 
-    rows of the allocator's demand    [ the trace: 0 ... n - 1 | the earlier trace: n ... ]
+    rows of the allocators' demand    [ the trace: 0 ... n - 1 | the earlier trace: n ... ]
                                         served by the engine     served here, one after the other, each of them alone
 
 Only the allocator knows the rows behind the trace's own; to the engine, the log and the results they do not exist. An earlier
 request is admitted with all the tokens it ends with, what is cached of its prompt being found first, and gives its blocks
 back at once: the pool, its free queue and a host tier are as if a server had served it alone. Then counting begins.
+
+Of several replicas a router says who serves it, as it does later. Nobody runs or waits then, so what counts as running is how
+many each has served: by load, earlier requests are dealt out in turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,6 +23,7 @@ from sim.demand import Demand
 from sim.memory.allocator import Allocator, Ask
 from sim.memory.paged import PagedAllocator
 from sim.memory.tiered import TieredAllocator
+from sim.routing import Router
 from workloads.request import ContentIds, IntArray, Trace
 
 
@@ -32,7 +37,7 @@ class Warmth(NamedTuple):
 
 
 def demand_behind(trace: Trace, warm: Trace, max_model_len: int) -> Demand:
-    """The demand of ``trace`` with the rows of ``warm`` behind its own; one sequence each, in no session.
+    """The demand of ``trace`` with the rows of ``warm`` behind its own; one sequence each, in sessions of their own.
 
     Raises
     ------
@@ -53,8 +58,16 @@ def demand_behind(trace: Trace, warm: Trace, max_model_len: int) -> Demand:
         return None if values is None else np.concatenate((values, np.full(more, fill, np.int64)))
     both = Trace(trace.source, np.concatenate((trace.prompt_tokens, warm.prompt_tokens)),
                  np.concatenate((trace.output_tokens, warm.output_tokens)), content=content,
-                 session=column(trace.session, -1), samples=column(trace.samples, 1), beam_width=column(trace.beam_width, 1))
+                 session=_sessions(trace, warm), samples=column(trace.samples, 1), beam_width=column(trace.beam_width, 1))
     return Demand(both, max_model_len)
+
+
+def _sessions(trace: Trace, warm: Trace) -> IntArray | None:
+    """Those of the earlier trace are numbered behind the others: equal numbers of two traces name nothing in common."""
+    if trace.session is None and warm.session is None:
+        return None
+    own, other = (np.full(len(each), -1, np.int64) if each.session is None else each.session for each in (trace, warm))
+    return np.concatenate((own, np.where(other < 0, -1, other + int(own.max(initial=-1)) + 1)))
 
 
 def check_warm(trace: Trace, warm: Trace) -> None:
@@ -82,16 +95,42 @@ def _joined(trace: Trace, warm: Trace) -> ContentIds:
     return replace(a, ids=np.concatenate((a.ids, b.ids)), starts=np.concatenate((a.starts, b.starts[1:] + a.starts[-1])))
 
 
-def serve_ahead(allocator: Allocator, first: int) -> Warmth:
-    """Let the rows from ``first`` on come and go, in their order; counters of the allocator begin at 0 afterwards."""
-    assert isinstance(allocator, PagedAllocator)
-    demand = allocator.demand
-    possible = ~(allocator.impossible() | demand.too_long)
-    rows = first + np.flatnonzero(possible[first:])
-    for request, prompt, end in zip(rows.tolist(), demand.prompt[rows].tolist(), demand.end[rows].tolist(), strict=True):
-        handle = allocator.admit(Ask(request, end, allocator.find_prefix(request, prompt), end, whole=False))
+class _Earlier:
+    """A replica as a router sees it before the first arrival."""
+
+    waiting = 0
+
+    def __init__(self, allocator: PagedAllocator) -> None:
+        self.allocator = allocator
+        self.running = 0
+
+    def cached_tokens(self, request: int) -> int:
+        return self.allocator.find_prefix(request, int(self.allocator.demand.prompt[request])).tokens
+
+    def serve(self, request: int, end: int) -> None:
+        ask = Ask(request, end, self.allocator.find_prefix(request, int(self.allocator.demand.prompt[request])), end, whole=False)
+        handle = self.allocator.admit(ask)
         assert handle is not None                      # alone, what is possible fits
-        allocator.release(handle)
+        self.allocator.release(handle)
+        self.running += 1
+
+
+def serve_ahead(allocators: Sequence[Allocator], first: int, router: Router) -> list[Warmth]:
+    """Let the rows from ``first`` on come and go, in their order; counters of the allocators begin at 0 afterwards.
+
+    What could not be served is noted at the first of them.
+    """
+    pools = [_Earlier(allocator) for allocator in allocators if isinstance(allocator, PagedAllocator)]
+    demand = pools[0].allocator.demand
+    possible = ~(pools[0].allocator.impossible() | demand.too_long)
+    rows = first + np.flatnonzero(possible[first:])
+    for request, end in zip(rows.tolist(), demand.end[rows].tolist(), strict=True):
+        pools[router.choose(request, pools) if len(pools) > 1 else 0].serve(request, end)
+    return [_left(pool, 0 if i else len(demand) - first - len(rows)) for i, pool in enumerate(pools)]
+
+
+def _left(pool: _Earlier, skipped: int) -> Warmth:
+    allocator = pool.allocator
     allocator.start_counting()
     held = allocator.tier.held if isinstance(allocator, TieredAllocator) else 0
-    return Warmth(len(rows), len(demand) - first - len(rows), allocator.pool.cached_free, held)
+    return Warmth(pool.running, skipped, allocator.pool.cached_free, held)

@@ -168,3 +168,15 @@ def test_difference_of_integrals():
     b = Integrals(9, [8] * 7, 7, 6, 9, Counter({1: 5, 2: 4}))
     assert b - a == Integrals(4, [3] * 7, 2, 1, 4, Counter({2: 4}))
     assert (b - a).sequence_us == 8
+
+
+def test_sums_up_to_a_moment_in_what_was_booked_last():
+    ledger = Ledger(10, 3)
+    ledger.book(PoolState(SlotCounts(4, 1, 0, 0, 0, 0, 5), 6, 2, 1), 100)
+    assert ledger.before(100) == Integrals() and ledger.before(0) == ledger.total
+    assert ledger.before(30) == Integrals(70, [280, 70, 0, 0, 0, 0, 350], 420, 350, 140, Counter({1: 70}))
+    moving = PoolState(SlotCounts(np.array([5, 6]), np.array([0, 1]), 0, 0, 0, 0, np.array([5, 3])), np.array([5, 7]), None, 2)
+    ledger.book_run(moving, np.array([10, 20]))
+    assert ledger.before(15) == Integrals(115, [400 + 50 + 30, 100 + 5, 0, 0, 0, 0, 500 + 50 + 15], 600 + 50 + 35,
+                                          500 + 50 + 35, 200, Counter({1: 100, 2: 15}))
+    assert ledger.before(0).running_us is not ledger.total.running_us

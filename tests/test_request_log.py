@@ -1,6 +1,8 @@
 """The request log by hand: token-microseconds of a stay with cached tokens, chunks and a preemption."""
 
-from sim.request_log import NEVER, RequestLog
+import numpy as np
+
+from sim.request_log import NEVER, RequestLog, merged
 
 
 def test_a_stay_with_a_hit_a_chunk_and_single_tokens():
@@ -33,3 +35,19 @@ def test_stays_add_up_over_a_preemption_and_the_first_admission_counts():
     assert log.residence_us.tolist() == [5 + 4]
     assert log.token_us == [4 * 5 + 5 * 4]
     assert (log.admitted_us[0], log.hit_tokens[0], log.preemptions[0]) == (0, 0, 1)
+
+
+def test_logs_of_several_servers_are_one():
+    one, other = RequestLog(3), RequestLog(3)
+    for log, request, start in ((one, 0, 0), (other, 2, 7)):
+        log.admit(request, start, hit=request, new=4)
+        log.step_started(start)
+        log.sampled(request, start + 5)
+        log.finish(request, start + 5, computed=request + 4)
+    both = merged([one, other])
+    assert (both.admitted_us.tolist(), both.first_token_us.tolist()) == ([0, NEVER, 7], [5, NEVER, 12])
+    assert both.finished_us.tolist() == [5, NEVER, 12]
+    assert (both.hit_tokens.tolist(), both.residence_us.tolist(), both.token_us) == ([0, 0, 2], [5, 0, 5], [20, 0, 30])
+    assert both.preemptions.tolist() == [0, 0, 0]
+    part = both.part(np.array([2, 1]))
+    assert (part.finished_us.tolist(), part.hit_tokens.tolist(), part.token_us) == ([12, NEVER], [2, 0], [30, 0])

@@ -1,0 +1,243 @@
+"""One server: it makes one engine step after the other, jumps over those that are alike, and books every slot.
+
+It has no clock: whoever does (`sim.engine`) says what time it is, and comes back when the step or the jump under way ends.
+
+    add       --- r0 --------- r1 r2 --------------- r3 ---       r3 cuts the jump short: it ends with the step under way
+    server        [ step ][ step   ][ 37 decode steps ][ step ]
+                  ^begin ^end       ^begin             ^end
+
+A step that only lets the running sequences grow is like the next one, so such steps are planned together: their times are
+one array. They are made when the jump ends or somebody looks in, in array operations, the ledger booking them one by one,
+and the outcome is the same to the last byte.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.ledger import Integrals, PoolState
+from sim.memory.allocator import DecodePath, SlotCounts
+from sim.run import Observer, Run, Stalled
+from sim.scheduler import Scheduler
+from sim.step import NO_RUN, DecodeRun, Jump, Step
+from sim.step_time import StepLoad
+from sim.timeline import Timeline
+from workloads.request import IntArray
+
+
+class Server:
+    """Scheduler, allocator, ledger and log of one pool.
+
+    Parameters
+    ----------
+    facts : Run
+        What it is to serve and on what, and where it notes what happened.
+    scheduler : Scheduler
+    timeline : Timeline, optional
+        Takes samples for a picture.
+    observers : sequence of Observer
+
+    Attributes
+    ----------
+    ends_us : int or None
+        When the step or jump under way ends; None while there is none.
+    was_refused : bool
+        Whether anybody was ever refused for want of memory.
+    """
+
+    def __init__(self, facts: Run, scheduler: Scheduler, timeline: Timeline | None, observers: Sequence[Observer]) -> None:
+        self.facts = facts
+        self.scheduler = scheduler
+        self.ends_us: int | None = None
+        self.was_refused = False
+        self._allocator, self._config, self._log = facts.allocator, facts.config, facts.log
+        self._timeline = timeline
+        self._observers = observers
+        self._jump: Jump | None = None
+        self._booked_us = 0                            # the ledger knows everything up to here
+        self._idle_steps = 0
+        self._early = False
+        self._ends: deque[int] = deque()
+        self._last_end = 0
+
+    def open(self, now: int) -> None:
+        """Accounts begin."""
+        self._booked_us = now
+        for observer in self._observers:
+            observer.started(self._allocator, self.scheduler)
+
+    def add(self, request: int, now: int) -> None:
+        """A request arrives. What is under way goes on to the end of the step, or of the jump if nobody could join before."""
+        if self._jump is not None and self._jump.run.open:
+            self.catch_up(now)
+            self._jump, self.ends_us = None, self._booked_us
+        self.scheduler.add(request)
+
+    def begin(self, now: int) -> None:
+        """Unless something is under way or there is nothing to do: the next step, or many alike."""
+        scheduler = self.scheduler
+        if self.ends_us is not None or not (len(scheduler.waiting) or len(scheduler.running)):
+            return
+        self._book_idle(now)
+        run = scheduler.decode_run(self._config.longest_jump) if self._config.longest_jump > 1 else NO_RUN
+        if run.steps > 1:
+            self._plan(now, run)
+            return
+        duration = self._step(now)
+        while self._early:                             # asynchronous: a second step before the first output
+            duration = self._step(now)
+        if duration is not None:
+            self.ends_us = now + duration
+
+    def end(self, now: int) -> list[int]:
+        """The step or jump under way ends; returns who has the last token now."""
+        if self._jump is not None:
+            self._make(self._jump, len(self._jump.starts_us))
+        self.ends_us = None
+        finished = self.scheduler.update()
+        if finished:
+            ends = self.facts.demand.end[finished].tolist()
+            held = [end for request, end in zip(finished, ends, strict=True) if self._log.finish(request, now, end)]
+            at_limit = held.count(self._config.max_model_len - 1)
+            self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
+        for observer in self._observers:
+            observer.updated(now, finished)
+        return finished
+
+    def close(self, now: int) -> None:
+        """The run is over."""
+        self._book_idle(now)
+        running = self.scheduler.running
+        self.facts.preemptions = self.scheduler.preemptions
+        self._log.close(now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))
+
+    # ------------------------------------------------------------------ one step
+    def _step(self, now: int) -> int | None:
+        """Returns how long it takes, None if nobody can ever move again."""
+        step = self.scheduler.schedule()
+        self.was_refused = self.was_refused or self.scheduler.refused is not None
+        self._record(now, step)
+        for observer in self._observers:
+            observer.scheduled(now, step)
+        self.facts.steps += 1
+        if step.new_tokens == 0 and self._stalls():
+            return None
+        duration = int(self._config.step_time.duration_us(step.load)) if step.new_tokens else 1
+        if step.loaded_blocks:                         # nothing overlaps with it
+            load_us = self._config.load_us(step.loaded_blocks)
+            self.facts.load_us += load_us
+            duration += load_us
+        if self.scheduler.flight is not None:
+            duration = self._take_off(now, duration, step)
+        for request in step.sampling:
+            self._log.sampled(request, now + duration if self.scheduler.flight is None else self._last_end)
+        if duration:
+            self._book(now, duration, len(self.scheduler.waiting))
+        return duration
+
+    def _take_off(self, now: int, duration: int, step: Step) -> int:
+        """The step runs behind those on their way; returns how long until the oldest output is there (rule 35)."""
+        flight = self.scheduler.flight
+        assert flight is not None
+        self._last_end = max(now, self._last_end) + (duration if step.new_tokens else 0)
+        self._ends.append(self._last_end)
+        self._early = not flight.full
+        if self._early:
+            return 0
+        return max(self._ends.popleft() - now, int(not step.new_tokens))
+
+    def _record(self, now: int, step: Step) -> None:
+        for request, computed in step.preempted:
+            self._log.preempt(request, now, computed)
+        for request, hit, new, _, _ in step.admitted:
+            self._log.admit(request, now, hit, new)
+        for request, computed in step.swapped_in:
+            self._log.admit(request, now, computed, 0)
+        for request, new in step.uneven:
+            self._log.uneven(request, now, new)
+        self._log.step_started(now)
+
+    def _stalls(self) -> bool:
+        self._idle_steps += 1
+        if self._idle_steps < 2 or len(self.scheduler.running):
+            return False
+        head, demand = self.scheduler.waiting.head(), self.facts.demand
+        if self._config.refuse_impossible:
+            raise Stalled(f"request {head} ({demand.prompt[head]} + {demand.output[head]} tokens) waits for "
+                          f"{self.scheduler.refused} and nobody runs: the pool can make no progress")
+        self.facts.stuck = sorted(self.scheduler.waiting)
+        return True
+
+    # ------------------------------------------------------------------ many steps at once
+    def _plan(self, now: int, run: DecodeRun) -> None:
+        running, ended = self.scheduler.running, self.scheduler.ended()
+        n, kept = len(running) - len(ended), int(running.computed[ended].sum())
+        context = self.scheduler.computed - kept + n * np.arange(1, run.steps + 1)
+        tokens = np.full(run.steps, n)
+        durations = np.asarray(self._config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
+        starts: IntArray = now + np.cumsum(durations) - durations
+        self._jump = Jump(run, starts, durations, context + kept, len(self.scheduler.waiting))
+        self.ends_us = self._jump.end_us
+        self.was_refused = self.was_refused or run.refused is not None
+
+    def catch_up(self, now: int) -> None:
+        """Make the planned steps that have started before ``now``: then everything is as if each had been made at its time."""
+        if self._jump is not None:
+            self._make(self._jump, int(np.searchsorted(self._jump.starts_us, now)))
+
+    def _make(self, jump: Jump, steps: int) -> None:
+        """The first ``steps`` of a jump; the others stay planned."""
+        if not steps:
+            return
+        self._jump = None
+        if steps < len(jump.starts_us):
+            jump, self._jump = jump.part(slice(steps)), jump.part(slice(steps, None))
+        running, ended = self.scheduler.running, self.scheduler.ended()
+        path = self.scheduler.decode(jump.run)
+        self.facts.steps += jump.run.steps
+        started = int(jump.starts_us.sum())
+        if len(ended):
+            for request in running.request[ended[running.member[ended] == 0]].tolist():
+                self._log.uneven(request, started, 0)
+        self._log.step_started(started)
+        self._book_run(jump, path)
+        for observer in self._observers:
+            observer.jumped(jump.starts_us, jump.run)
+
+    # ------------------------------------------------------------------ booking
+    def integrals(self, now: int) -> Integrals:
+        """The ledger's sums up to ``now``."""
+        self.catch_up(now)
+        self._book_idle(now)
+        return self.facts.ledger.before(self._booked_us - now)
+
+    def _state(self, computed: Any, path: DecodePath | None) -> PoolState:
+        allocator, refused = self._allocator, self.scheduler.refused
+        return PoolState(allocator.counts(computed, refused, path), allocator.logical(path), allocator.largest_hole(),
+                         len(self.scheduler.running))
+
+    def _book_idle(self, now: int) -> None:
+        """Nothing was to be done since the last step."""
+        if now > self._booked_us:
+            self._book(self._booked_us, now - self._booked_us, waiting=0)
+
+    def _book(self, start: int, duration: int, waiting: int) -> None:
+        self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
+        state = self._state(self.scheduler.computed, None)
+        self.facts.ledger.book(state, duration)
+        self._booked_us = start + duration
+        if self._timeline is not None:
+            self._timeline.sample(start, state.counts, state.running, waiting)
+
+    def _book_run(self, jump: Jump, path: DecodePath | None) -> None:
+        state, durations = self._state(jump.computed, path), jump.durations_us
+        self.facts.ledger.book_run(state, durations)
+        self._booked_us = jump.end_us
+        if self._timeline is not None:
+            for at in (0, -1):
+                counts = SlotCounts(*(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts))
+                self._timeline.sample(int(jump.starts_us[at]), counts, state.running, jump.waiting)
