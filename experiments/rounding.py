@@ -63,7 +63,7 @@ def change(name: str, before: Estimate, after: Estimate, difference: Estimate, u
     name : str
     before, after : Estimate
     difference : Estimate
-        From `paired`; its interval is shown where there is one, and "no difference seen" where it contains 0.
+        From `paired`; its interval is shown where there is one, and "uncertain" where it contains 0.
     unit : str
         Written behind the numbers.
 
@@ -73,7 +73,7 @@ def change(name: str, before: Estimate, after: Estimate, difference: Estimate, u
     >>> print(change("queue p99", estimate([0.4]), estimate([7.9]), paired([0.4], [7.9]), "s"))
     queue p99 0.4 s -> 7.9 s (+7.5)
     >>> print(change("TTFT p99", estimate([2, 3, 4]), estimate([3, 2, 4.5]), paired([2, 3, 4], [3, 2, 4.5]), "s"))
-    TTFT p99 3 s -> 3 s (no difference seen: 0 ± 3)
+    TTFT p99 3 s -> 3 s (uncertain: 0 ± 3)
     """
     behind = f" {unit}" if unit else ""
     if before.mean is None or after.mean is None:
@@ -93,5 +93,5 @@ def _difference(made: Estimate) -> str:
     text = rounded(made)
     signed = text if text.startswith("-") or text.split(" ")[0] == "0" else f"+{text}"
     if made.half is not None and made.half > 0 and abs(made.mean) <= made.half:
-        return f" (no difference seen: {signed})"
+        return f" (uncertain: {signed})"
     return f" ({signed})"

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.statistics import Estimate
@@ -71,12 +71,16 @@ class Effect:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a change does: against the baseline, or (``remedies``) against a change that made things worse."""
+    """What a change does: against the baseline, or (``remedies``) against a change that made things worse.
+
+    ``back``: a remedy after which what was worse is no worse than in the baseline, its interval and a tenth allowed for.
+    """
 
     base: Group
     group: Group
     effects: tuple[Effect, ...]
     remedies: tuple[Answer, ...] = ()
+    back: bool = False
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -117,8 +121,17 @@ def _remedies(outcome: Outcome, answer: Answer) -> tuple[Answer, ...]:
         more = changes(answer.group, group)
         if len(more) == 1 and not set(more) & set(answer.changes) and group.done:
             made.append(_answer(outcome, answer.group, group))
-    helps = [one for one in made if (effect := _effect(one, harm[0])) and effect.certain and effect.by < 0]
-    return tuple(sorted(helps, key=lambda one: _mean_after(one, harm[0])))
+    first = harm[0]
+    helps = [replace(one, back=_is_back(answer, one, first)) for one in made
+             if (effect := _effect(one, first)) and effect.notable and effect.by < 0]
+    return tuple(sorted(helps, key=lambda one: _mean_after(one, first)))
+
+
+def _is_back(answer: Answer, remedy: Answer, metric: str) -> bool:
+    effect = _effect(answer, metric)
+    assert effect is not None
+    before = effect.before
+    return _mean_after(remedy, metric) <= 1.1 * (before.mean or 0.0) + (before.half or 0.0)
 
 
 def _effect(answer: Answer, metric: str) -> Effect | None:
@@ -140,7 +153,7 @@ def estimate_json(one: Estimate) -> JsonObject:
 def answer_json(answer: Answer) -> JsonObject:
     """Numbers of an answer, all of them; ``difference`` has mean and interval."""
     return {"change": {name: list(pair) for name, pair in answer.changes.items()}, "settings": answer.group.settings(),
-            "error": answer.group.error,
+            "error": answer.group.error, "back": answer.back,
             "effects": {effect.headline.metric: {"before": effect.before.mean, "after": effect.after.mean,
                                                  "difference": estimate_json(effect.difference)} for effect in answer.effects},
             "remedies": [answer_json(one) for one in answer.remedies]}

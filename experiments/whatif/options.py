@@ -35,7 +35,7 @@ class _Parser(opt.OneLineParser):
 def parser() -> argparse.ArgumentParser:
     """A parser of the command line that stands for one run."""
     made = _Parser("pagedsim compare", add_help=False, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators):
         add(made)
     made.set_defaults(quiet=True)
     return made

@@ -121,7 +121,7 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
 def _sentences(answer: Answer) -> Iterator[str]:
     yield f"{_changed(answer)}: {_effects(answer)}"
     for remedy in answer.remedies[:2]:
-        yield f"    {_changed(remedy)} brings it back: {_effects(remedy)}"
+        yield f"    {_changed(remedy)} {'brings it back' if remedy.back else 'helps'}: {_effects(remedy)}"
 
 
 def _effects(answer: Answer) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from experiments.compare import config_json, trace_json
+from experiments.compare import compare_json
 from experiments.load import load_trace
 from experiments.serving import serve
 from experiments.setup import Setup, size_up
@@ -26,7 +26,7 @@ from sim.cautions import warnings
 from sim.measures import measures
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
-from sim.stays import StayLog
+from sim.stays import StayLog, concatenated
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 from workloads.synth.recipe import recipe, with_changes
@@ -79,16 +79,15 @@ def _simulated(job: Job, point: Point) -> Row:
     options, notes = parse(point.arguments), []
     trace, command = _traffic(job, point, options, notes)
     setup = size_up(trace, options, notes)
-    watch = StayLog()
-    served = serve(setup, options.allocator[0], observers=[watch])
-    stays = watch.stays()
+    logs = [StayLog() for _ in range(setup.sim.data_parallel_size)]
+    served = serve(setup, options.allocator[0], observers=lambda number: [logs[number]])
+    stays = concatenated([log.stays() for log in logs])
     measured = measures(served.run, stays, job.warm_up)
-    checks = served.checks()
-    result = {"schema": 1, "pagedsim": VERSION, "trace": trace_json(setup), "config": config_json(setup),
-              "capacity": setup.capacity(), "scenarios": [served.scenario()], "crosscheck": checks}
-    return {**_capacity(setup, options), **measured, "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
-            "checks_ok": all(check["ok"] for check in checks), "command": command,
-            "result": json.dumps(result, allow_nan=False, separators=(",", ":"))}
+    document = compare_json(setup, [served])
+    return {**_capacity(setup, document["capacity"]), **measured, "command": command,
+            "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
+            "checks_ok": all(check["ok"] for check in document["crosscheck"]),
+            "result": json.dumps(document, allow_nan=False, separators=(",", ":"))}
 
 
 def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[str]) -> tuple[Trace, str]:
@@ -111,9 +110,7 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     return scale_times(trace, speed), shlex.join(words)
 
 
-def _capacity(setup: Setup, options: argparse.Namespace) -> Row:
-    capacity = setup.capacity()
-    gpus = options.tensor_parallel_size * options.pipeline_parallel_size
+def _capacity(setup: Setup, capacity: Mapping[str, Any]) -> Row:
     token = setup.kv_bytes_per_token
-    return {**{name: capacity[name] for name in CAPACITY if name in capacity}, "gpus": gpus,
-            "kv_gib": None if token is None else setup.sim.usable_slots * token * gpus / GIB}
+    gib = None if token is None else setup.sim.usable_slots * token * setup.gpus / GIB
+    return {**{name: capacity[name] for name in CAPACITY if name in capacity}, "gpus": setup.gpus, "kv_gib": gib}
