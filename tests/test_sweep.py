@@ -193,6 +193,26 @@ def test_a_search_for_each_setting_and_seeds_with_confidence(tmp_path, capsys):
     assert "at 95 % confidence over 3 seeds" in said.out
 
 
+def test_the_fewest_gpus_beside_one_less(tmp_path, capsys):
+    trace = timed(tmp_path, [(i * 0.05, 400 + 37 * i % 400, 60) for i in range(120)])
+    text = f"trace = '{trace}'\nmodel = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 1024\nwarm-up = 'none'\n"
+    text += "[search]\nfewest = 'gpus'\nkeep = 'ttft p90 <= 700 ms'\n"
+    text += "tensor-parallel-size = [1, 2, 4]\ndata-parallel-size = [1, 2, 3]\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    gpus = {}
+    for row in rows[1:]:
+        gpus.setdefault(row["gpus"], []).append(row["ttft_p90_s"])
+        assert row["gpus"] == row["tensor-parallel-size"] * row["data-parallel-size"]
+    fewest = max(gpus)
+    assert fewest > 1 and min(gpus[fewest]) <= 0.7 and all(min(times) > 0.7 for n, times in gpus.items() if n < fewest)
+    answer = found["answer"]["settings"]
+    assert answer["tensor-parallel-size"] * answer["data-parallel-size"] == fewest
+    row = next(row for row in rows[1:] if row["ttft_p90_s"] == min(gpus[fewest]))
+    assert direct(capsys, row)["latency_s"]["ttft"]["p90"] == row["ttft_p90_s"] == found["answer"]["metrics"]["ttft_p90_s"]["mean"]
+    assert len(json.loads(row["result"])["scenarios"][0].get("replicas", [0])) == row["data-parallel-size"]
+
+
 def test_who_is_rejected_keeps_no_promise(tmp_path, capsys):
     trace = timed(tmp_path, [(i, 100, 20) for i in range(10)] + [(10, 900, 20)])
     text = f"trace = '{trace}'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\n[search]\nsmallest = 'pool'\n"

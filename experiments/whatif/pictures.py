@@ -33,7 +33,8 @@ def draw(outcome: Outcome, folder: str) -> list[str]:
     if numeric is not None:
         for metric, label, short in LINES:
             name = f"lines-{short}.png"
-            plot_lines(line_rows(outcome, numeric, metric), os.path.join(folder, name), Labels(_title(outcome), _axis(numeric), label))
+            labels = Labels(_title(outcome), _axis(numeric), label)
+            plot_lines(line_rows(outcome, numeric, metric), os.path.join(folder, name), labels)
             drawn.append(name)
     if len(varied) > 1:
         plot_heat(heat_rows(outcome, varied[0], varied[1], HEAT[0]), os.path.join(folder, "heat.png"),

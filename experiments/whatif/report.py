@@ -22,7 +22,7 @@ from experiments.whatif.answers import Answer, Effect, answer_json, answers, est
 from experiments.whatif.export import table_columns, write_csv, write_parquet
 from experiments.whatif.outcome import Group, Outcome, changes
 from experiments.whatif.points import said
-from experiments.whatif.search import Found
+from experiments.whatif.search import Found, Verdict
 from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
 from experiments.whatif.store import DONE
 from workloads.messages import show_path
@@ -42,7 +42,7 @@ def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) 
     write_json(os.path.join(folder, "results.json"), document)
     if options.parquet:
         write_parquet(outcome, folder)
-    lines = list(_plain(outcome))
+    lines = text_of(outcome)
     write_text(os.path.join(folder, "answers.txt"), lambda file: file.write("\n".join(lines) + "\n") and None)
     drawn = []
     if not options.no_figures:
@@ -91,18 +91,14 @@ def _print(lines: Sequence[str], notes: Sequence[str], quiet: bool) -> None:
             console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
 
 
-def _plain(outcome: Outcome) -> Iterator[str]:
-    """The report without its table's colours, as it goes into answers.txt."""
-    yield from _answer_lines(outcome)
-    yield from _search_lines(outcome)
-    yield ""
+def text_of(outcome: Outcome) -> list[str]:
+    """The report, line by line, as it goes into answers.txt."""
     text = StringIO()
     Console(width=WIDEST, file=text, highlight=False).print(_table(outcome))
-    yield from (line.rstrip() for line in text.getvalue().rstrip("\n").split("\n"))
+    rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
-    if hidden > 0:
-        yield f"{hidden:,} more settings in results.csv"
-    yield from _warnings(outcome)
+    rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
+    return [*_answer_lines(outcome), *_search_lines(outcome), "", *rows, *_warnings(outcome)]
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:
@@ -159,13 +155,13 @@ def _search_lines(outcome: Outcome) -> Iterator[str]:
     for found in outcome.found:
         name = _said({**dict(found.knobs), "allocator": found.allocator})
         if found.answer is None:
-            why = "" if found.beyond is None else f": at {_settings(found.beyond.settings)} {found.beyond.why}"
+            why = "" if found.beyond is None else f": at {_tried(found.beyond)} {found.beyond.why}"
             yield f"    {name}: none{why}"
             continue
         metrics = ", ".join(_metric(metric, mean, upper) for metric, (mean, upper) in found.answer.metrics.items())
-        yield f"    {name}: {_settings(found.answer.settings)} keeps it: {metrics}"
+        yield f"    {name}: {_tried(found.answer)} keeps it: {metrics}"
         if found.beyond is not None:
-            yield f"    {'':{len(name)}}  {_settings(found.beyond.settings)} does not: {found.beyond.why}"
+            yield f"    {'':{len(name)}}  {_tried(found.beyond)} does not: {found.beyond.why}"
         else:
             yield f"    {'':{len(name)}}  nothing that was tried breaks it"
 
@@ -191,8 +187,12 @@ def _gains(outcome: Outcome) -> Iterator[str]:
             yield f"    {what}: {search.what} {plain(before)} -> {plain(after)} ({plain(after / before)} times)"
 
 
-def _settings(settings: Any) -> str:
-    return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
+def _tried(verdict: Verdict) -> str:
+    settings = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                         for name, value in verdict.settings.items())
+    if "num-gpu-blocks-override" in verdict.settings and verdict.kv_gib is not None:
+        return f"{settings} ({plain(verdict.kv_gib)} GiB)"
+    return f"{settings} ({verdict.gpus} GPUs)" if "tensor-parallel-size" in verdict.settings and verdict.gpus else settings
 
 
 def _table(outcome: Outcome) -> Table:

@@ -31,16 +31,19 @@ Asks = Generator[list[Point], Sequence[Row], "Found"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """One value that was tried: whether it keeps every promise, what each metric came to, and why not."""
+    """One value that was tried: whether it keeps every promise, what each metric came to, why not, and what it is in hardware."""
 
     settings: Mapping[str, Scalar]
     kept: bool
     metrics: Mapping[str, tuple[float, float]]
     why: str = ""
+    gpus: int | None = None
+    kv_gib: float | None = None
 
     def json(self) -> JsonObject:
         """Metrics as mean and upper bound."""
-        return {"settings": dict(self.settings), "kept": self.kept, "why": self.why or None,
+        return {"settings": dict(self.settings), "gpus": self.gpus, "kv_gib": self.kv_gib, "kept": self.kept,
+                "why": self.why or None,
                 "metrics": {name: {"mean": mean, "upper": upper} for name, (mean, upper) in self.metrics.items()}}
 
 
@@ -220,4 +223,4 @@ def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], c
         metrics[promise.metric] = (mean, upper)
         if upper > promise.most:
             reasons.append(f"{promise} is broken: {mean:.4g}" + (f", at most {upper:.4g}" if len(values) > 1 else ""))
-    return Verdict(settings, not reasons, metrics, "; ".join(reasons))
+    return Verdict(settings, not reasons, metrics, "; ".join(reasons), rows[0].get("gpus"), rows[0].get("kv_gib"))

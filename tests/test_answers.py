@@ -1,0 +1,124 @@
+"""Answers from rows written by hand: what changed, how sure it is, what brings it back, and when seeds draw nothing."""
+
+import pytest
+
+from experiments.whatif.answers import answers
+from experiments.whatif.outcome import Outcome
+from experiments.whatif.pictures import heat_rows, line_rows, pareto_rows
+from experiments.whatif.points import grid
+from experiments.whatif.report import outcome_json, text_of
+from experiments.whatif.scenario import read_scenario
+from experiments.whatif.search import Verdict, judge
+from experiments.whatif.search_spec import read_promise, read_search
+from experiments.whatif.simulate import columns
+
+SCENARIO = """seeds = 3
+[sweep]
+rate = [1, 2]
+kv-cache-dtype = ["auto", "fp8"]
+"""
+WORLD = {                                              # by hand: queue p99 and concurrency for three seeds
+    (1, "auto"): ([0.4, 0.4, 0.4], [38.0, 39.0, 37.0]),
+    (1, "fp8"): ([0.4, 0.4, 0.4], [38.0, 39.0, 37.0]),
+    (2, "auto"): ([7.9, 8.1, 7.7], [61.0, 62.0, 60.0]),
+    (2, "fp8"): ([0.41, 0.40, 0.39], [70.0, 72.0, 71.0]),
+}
+
+
+def outcome(folder, world=WORLD, text=SCENARIO, **more):
+    path = folder / "what-if.toml"
+    path.write_text(text)
+    scenario = read_scenario(str(path))
+    names = columns(tuple(knob.name for knob in scenario.knobs))
+    points, rows = grid(scenario), []
+    for number, point in enumerate(points):
+        queue, running = (column[point.seed] for column in world[tuple(value for _, value in point.knobs)])
+        worse = queue > 1
+        rows.append({**dict.fromkeys(names), "number": number, "status": "done", "seed": point.seed, "allocator": point.allocator,
+                     **dict(point.knobs), "queue_p99_s": queue, "concurrency_mean": running, "preemptions": 412 if worse else 0,
+                     "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
+    return Outcome(scenario, points, rows, len(points), [], {"run": len(points), "kept": 0}, names)
+
+
+def test_twice_the_traffic_and_what_brings_it_back(tmp_path):
+    lines = text_of(outcome(tmp_path))
+    assert lines[:4] == [
+        "baseline: rate 1, kv-cache-dtype auto, paged-prefix (3 seeds, ± at 95 % confidence)",
+        "kv-cache-dtype auto -> fp8: no difference to speak of",
+        "rate 1 -> 2: concurrency 38 -> 61 (+23 ± 0), queue p99 0.4 s -> 7.9 s (+7.5 ± 0.5), preemptions 0 -> 412 (+412 ± 0)",
+        "    kv-cache-dtype auto -> fp8 brings it back: concurrency 61 -> 71 (+10 ± 2), queue p99 7.9 s -> 0.40 s "
+        "(-7.5 ± 0.5), preemptions 412 -> 0 (-412 ± 0)"]
+
+
+def test_differences_are_those_of_the_seeds_not_of_the_means(tmp_path):
+    """Concurrency goes up by 23 with every seed, though it differs between the seeds: the interval is empty."""
+    made = outcome(tmp_path)
+    effect = next(effect for effect in answers(made)[1].effects if effect.headline.metric == "concurrency_mean")
+    assert (effect.difference.mean, effect.difference.half) == (23.0, 0.0)
+    assert effect.before.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+
+
+def test_what_helps_and_does_not_bring_it_back(tmp_path):
+    world = {**WORLD, (2, "fp8"): ([3.0, 3.1, 2.9], [70.0, 72.0, 71.0])}
+    line = text_of(outcome(tmp_path, world))[3]
+    assert line.startswith("    kv-cache-dtype auto -> fp8 helps: ") and "queue p99 7.9 s -> 3.0 s" in line
+
+
+def test_a_large_change_that_the_seeds_do_not_agree_on_is_called_uncertain(tmp_path):
+    world = {**WORLD, (2, "auto"): ([0.4, 20.0, 0.5], [61.0, 62.0, 60.0])}
+    line = text_of(outcome(tmp_path, world))[2]
+    assert "queue p99 0.4 s -> 7 s (uncertain: +7 ± 28)" in line
+    assert "brings it back" not in text_of(outcome(tmp_path, world))[3].split("preemptions")[0]
+
+
+def test_a_setting_that_does_not_run_is_named(tmp_path):
+    made = outcome(tmp_path)
+    for row in made.rows:
+        if (row["rate"], row["kv-cache-dtype"]) == (2, "auto"):
+            row.update(status="failed", error="no room", queue_p99_s=None, concurrency_mean=None, preemptions=None, checks_ok=None)
+    lines = text_of(made)
+    assert "rate 1 -> 2: could not be run: no room" in lines
+    assert any("not run" in line for line in lines) and "warning: not run: no room (3 of 12 points)" in lines
+    assert outcome_json(made)["settings"][2]["error"] == "no room"
+
+
+def test_seeds_that_draw_nothing_are_told(tmp_path):
+    same = {key: ([queue[0]] * 3, [running[0]] * 3) for key, (queue, running) in WORLD.items()}
+    assert any(line.startswith("warning: every seed gave the same run") for line in text_of(outcome(tmp_path, same)))
+    assert not any("every seed" in line for line in text_of(outcome(tmp_path)))
+
+
+def test_one_seed_has_no_intervals(tmp_path):
+    world = {key: ([queue[0]], [running[0]]) for key, (queue, running) in WORLD.items()}
+    lines = text_of(outcome(tmp_path, world, SCENARIO.replace("seeds = 3", "seeds = 1")))
+    assert lines[0].endswith("(one seed: no intervals)") and "concurrency 38 -> 61 (+23)" in lines[2]
+
+
+def test_rows_of_the_figures(tmp_path):
+    made = outcome(tmp_path)
+    line = line_rows(made, "rate", "queue_p99_s")
+    assert [(row["x"], row["series"]) for row in line] == [(1, "kv-cache-dtype auto"), (1, "kv-cache-dtype fp8"),
+                                                           (2, "kv-cache-dtype auto"), (2, "kv-cache-dtype fp8")]
+    assert line[2]["mean"] == pytest.approx(7.9) and line[2]["low"] < 7.9 < line[2]["high"]
+    assert [row["mean"] for row in heat_rows(made, "rate", "kv-cache-dtype", "concurrency_mean")] == [38, 38, 61, 71]
+    assert [row["x"] for row in pareto_rows(made)] == [4, 8, 4, 8]
+
+
+def test_verdicts():
+    search = read_search({"smallest": "pool", "keep": ["queue p99 <= 1 s", "preemptions <= 0"]})
+    spared = {"rejected": [1, 0], "unfinished": [0, 0]}
+
+    def row(queue, preemptions=0, rejected=(0,), unfinished=0):
+        return [{"status": "done", "queue_p99_s": q, "preemptions": preemptions, "rejected": r, "unfinished": unfinished}
+                for q, r in zip(queue, rejected * 2, strict=False)]
+
+    def said(rows):
+        return judge(search, {"pool": 9}, rows, 0.95, spared)
+    assert said(row([0.5, 0.5])) == Verdict({"pool": 9}, True, {"queue_p99_s": (0.5, 0.5), "preemptions": (0.0, 0.0)})
+    assert said(row([0.9, 1.0])).why.startswith("queue p99 <= 1 s is broken: 0.95, at most 1.26")      # 0.95 + 6.314 x 0.05
+    assert said(row([0.5, 0.5], preemptions=1)).why == "preemptions <= 0 is broken: 1, at most 1"
+    assert said(row([0.5, 0.5], rejected=(1, 0))).kept     # the first seed rejects one whatever the pool
+    assert said(row([0.5, 0.5], rejected=(1, 1))).why == "1 more rejected than without the search"
+    assert said(row([0.5, 0.5], unfinished=2)).why == "2 more unfinished than without the search"
+    assert said(row([0.5, None])).why == "queue p99 <= 1 s: nothing was measured"
+    assert read_promise("queue p99 <= 1 s").metric == "queue_p99_s"
