@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 import os
-import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from experiments.whatif.options import check_value, option_name
+from experiments.whatif.places import Wrong, at, line_of
 from experiments.whatif.search_spec import Search, read_search
 from experiments.whatif.values import Scalar, check_scalar, read_values
 from sim.catalog import ALLOCATORS
@@ -26,8 +26,6 @@ from sim.steady import parse_warmup
 from workloads.messages import show, show_path
 from workloads.request import InputError
 from workloads.synth.recipe import recipe_text
-
-T = TypeVar("T")
 
 TRAFFIC = "traffic"
 SECTIONS = ("sweep", "baseline", "search", TRAFFIC)
@@ -98,40 +96,10 @@ def read_scenario(path: str) -> Scenario:
         raise InputError(f"{shown}: not a TOML scenario: {' '.join(str(error).split())}") from None
     try:
         return replace(_Reader(path, table).scenario(), text=text.decode("utf-8-sig"))
-    except _Wrong as error:
-        line = _line_of(text.decode("utf-8-sig"), *error.keys)
+    except Wrong as error:
+        line = line_of(text.decode("utf-8-sig"), *error.keys)
         where = ".".join(key for key in error.keys if key)
         raise InputError(f"{shown}{f':{line}' if line else ''}: {where}: {error.problem}") from None
-
-
-class _Wrong(Exception):
-    """Something is wrong at ``section.key``."""
-
-    def __init__(self, problem: str, *keys: str) -> None:
-        super().__init__(problem)
-        self.problem, self.keys = problem, keys
-
-
-def _at(keys: tuple[str, ...], function: Callable[..., T], *arguments: Any) -> T:
-    try:
-        return function(*arguments)
-    except InputError as error:
-        raise _Wrong(str(error), *keys) from None
-
-
-def _line_of(text: str, section: str, key: str = "") -> int | None:
-    """The line where a key stands, 1 for the first; None where it cannot be told."""
-    here = ""
-    first = key.split(".")[0]
-    for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[\s*[\"']?([\w.-]+)", line)
-        if header is not None:
-            here = header[1]
-            if here == section and not key:
-                return number
-        elif here == (section if key else "") and re.match(rf"\s*[\"']?{re.escape(first or section)}\b", line):
-            return number
-    return None
 
 
 class _Reader:
@@ -149,21 +117,21 @@ class _Reader:
         _unique([knob.name for knob in knobs])
         knobs, drawn = [knob for knob in knobs if knob.name not in ("seed", "allocator")], \
             {knob.name: knob.values for knob in knobs if knob.name in ("seed", "allocator")}
-        allocators = _at(("allocators",), _allocators, _either(table, "allocators", drawn.get("allocator")))
-        seeds = _at(("seeds",), _seeds, _either(table, "seeds", drawn.get("seed")))
-        warm_up = _at(("warm-up",), _warm_up, table.pop("warm-up", table.pop("warm_up", "mser5")))
-        confidence = _at(("confidence",), _confidence, table.pop("confidence", DEFAULT_CONFIDENCE))
-        options = {_at((key,), option_name, key): value for key, value in table.items()}
+        allocators = at(("allocators",), _allocators, _either(table, "allocators", drawn.get("allocator")))
+        seeds = at(("seeds",), _seeds, _either(table, "seeds", drawn.get("seed")))
+        warm_up = at(("warm-up",), _warm_up, table.pop("warm-up", table.pop("warm_up", "mser5")))
+        confidence = at(("confidence",), _confidence, table.pop("confidence", DEFAULT_CONFIDENCE))
+        options = {at((key,), option_name, key): value for key, value in table.items()}
         for key, name in zip(table, options, strict=False):
-            _at((key,), check_value, name, options[name])
+            at((key,), check_value, name, options[name])
         self._disjoint(options, knobs, traffic)
-        search = _at(("search",), read_search, parts["search"]) if parts["search"] else None
+        search = at(("search",), read_search, parts["search"]) if parts["search"] else None
         return Scenario(self.path, options, traffic, tuple(knobs), allocators, seeds,
                         self._baseline(parts["baseline"], knobs, traffic), warm_up, confidence, search)
 
     def _section(self, value: object, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _Wrong(f"a table [{name}] is wanted, not {show(value)}", name)
+            raise Wrong(f"a table [{name}] is wanted, not {show(value)}", name)
         return value
 
     def _name(self, key: str, traffic: Mapping[str, Any] | None) -> str:
@@ -176,27 +144,27 @@ class _Reader:
         return option_name(key)
 
     def _knob(self, key: str, value: object, traffic: Mapping[str, Any] | None) -> Knob:
-        name = _at(("sweep", key), self._name, key, traffic)
-        values = _at(("sweep", key), read_values, value)
+        name = at(("sweep", key), self._name, key, traffic)
+        values = at(("sweep", key), read_values, value)
         for one in values:
             if not name.startswith(f"{TRAFFIC}.") and name not in ("seed", "allocator"):
-                _at(("sweep", key), check_value, name, one)
+                at(("sweep", key), check_value, name, one)
         return Knob(name, values)
 
     def _disjoint(self, options: Mapping[str, Any], knobs: list[Knob], traffic: Mapping[str, Any] | None) -> None:
         for knob in knobs:
             if knob.name in options:
-                raise _Wrong("said above and swept here: one of them", "sweep", knob.name)
+                raise Wrong("said above and swept here: one of them", "sweep", knob.name)
         if traffic is not None and ("trace" in options or any(knob.name == "trace" for knob in knobs)):
-            raise _Wrong("a trace is named as well: one of them", TRAFFIC)
+            raise Wrong("a trace is named as well: one of them", TRAFFIC)
 
     def _baseline(self, given: Mapping[str, Any], knobs: list[Knob], traffic: Mapping[str, Any] | None) -> dict[str, Scalar]:
         made: dict[str, Scalar] = {knob.name: knob.values[0] for knob in knobs}
         for key, value in _flat(given):
-            name = _at(("baseline", key), self._name, key, traffic)
+            name = at(("baseline", key), self._name, key, traffic)
             if name not in made:
-                raise _Wrong("not among the knobs of [sweep]", "baseline", key)
-            _at(("baseline", key), check_scalar, value)
+                raise Wrong("not among the knobs of [sweep]", "baseline", key)
+            at(("baseline", key), check_scalar, value)
             made[name] = value
         return made
 
@@ -214,14 +182,14 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 def _unique(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise _Wrong("comes twice, under two names", "sweep", name)
+            raise Wrong("comes twice, under two names", "sweep", name)
 
 
 def _either(table: dict[str, Any], key: str, swept: tuple[Scalar, ...] | None) -> Any:
     """What stands under a key of the scenario or, as a knob, in [sweep]."""
     said = table.pop(key, table.pop(key[:-1], None))
     if said is not None and swept is not None:
-        raise _Wrong(f"said above and in [sweep] as {key[:-1]}: one of them", key)
+        raise Wrong(f"said above and in [sweep] as {key[:-1]}: one of them", key)
     return said if swept is None else list(swept)
 
 
