@@ -12,12 +12,14 @@ from rich.table import Table
 from experiments.options import DEFAULT_ROUTER
 from sim.config import SimConfig
 from sim.models.model import ModelShape
-from workloads.request import InputError
+from workloads.messages import show_path
+from workloads.request import InputError, Trace
 
 JsonObject = dict[str, Any]
+MOST_LINES = 16
 
 
-def replicas(options: argparse.Namespace, model: ModelShape | None, notes: list[str]) -> dict[str, Any]:
+def replicas(options: argparse.Namespace, model: ModelShape | None, trace: Trace, notes: list[str]) -> dict[str, Any]:
     """What a `SimConfig` is told of replicas; commands without these options have one.
 
     Raises
@@ -34,11 +36,19 @@ def replicas(options: argparse.Namespace, model: ModelShape | None, notes: list[
     if model is not None and model.experts is not None:
         notes.append(f"{model.name} has experts, which vLLM's data-parallel ranks compute in step with each other: here "
                      "replicas are independent and wait for nobody")
+    nothing = {"session-affinity": "sessions" if trace.session is None else None,
+               "prefix-aware": "prefix identity" if trace.content is None else None}.get(options.router)
+    if nothing is not None:
+        notes.append(f"{show_path(trace.source)} has no {nothing}: {options.router} goes by load")
     return {"data_parallel_size": options.data_parallel_size, "router": options.router or DEFAULT_ROUTER}
 
 
 def replicas_json(sim: SimConfig, gpus: int) -> JsonObject:
-    """Further entries of ``config``: none for one replica."""
+    """Further entries of ``config``: none for one replica.
+
+    >>> replicas_json(SimConfig(9, data_parallel_size=2), gpus=8)
+    {'data_parallel_size': 2, 'router': 'least-loaded', 'gpus': 8}
+    """
     if sim.data_parallel_size == 1:
         return {}
     return {"data_parallel_size": sim.data_parallel_size, "router": sim.router, "gpus": gpus}
@@ -55,7 +65,7 @@ def router_line(config: JsonObject) -> str | None:
 
 
 def replica_table(scenarios: list[JsonObject]) -> Table | None:
-    """One line a replica and allocator; None where there is one replica."""
+    """One line a replica and allocator, up to sixteen; None where there is one replica."""
     if not any("replicas" in scenario for scenario in scenarios):
         return None
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
@@ -64,8 +74,10 @@ def replica_table(scenarios: list[JsonObject]) -> Table | None:
                   "first token,\nmedian (s)", "preemptions"):
         table.add_column(title, justify="right", no_wrap=True, vertical="bottom")
     for scenario in scenarios:
-        for own in scenario["replicas"]:
+        for own in scenario["replicas"][:MOST_LINES]:
             table.add_row(scenario["allocator"] if own["replica"] == 0 else "", *_cells(own))
+        if len(scenario["replicas"]) > MOST_LINES:
+            table.add_row("", "...", "the others are in the JSON")
     return table
 
 
@@ -85,8 +97,8 @@ def together(checks: list[JsonObject]) -> list[JsonObject]:
 
     >>> of = {"name": "a = b", "scenario": "paged", "simulated": 3, "analytic": 3, "ok": True}
     >>> three = [of | {"replica": 0}, of | {"replica": 1}, of | {"replica": 2, "ok": False}]
-    >>> [(check["name"], check["simulated"]) for check in together(three)]
-    [('a = b', 6), ('replica 2: a = b', 3)]
+    >>> [(check["name"], check["simulated"], check["analytic"]) for check in together(three)]
+    [('a = b', 6, 6), ('replica 2: a = b', 3, 3)]
     """
     made: dict[tuple[Any, ...], JsonObject] = {}
     for i, check in enumerate(checks):

@@ -78,7 +78,7 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
                         split_freed=version.splits_freed, page_slots=page_slots(page, asked),
-                        host_memory=host_memory(options, per_token, notes), **replicas(options, model, notes))
+                        host_memory=host_memory(options, per_token, notes), **replicas(options, model, trace, notes))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_room(sim, trace, implied)

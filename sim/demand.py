@@ -77,7 +77,11 @@ class Demand:
         return len(self.prompt)
 
     def part(self, rows: IntArray) -> Demand:
-        """The lengths of some requests; who they share contents with is not known any more."""
+        """The lengths of some requests; who they share contents with is not known any more.
+
+        >>> Demand(Trace("two", np.array([5, 9]), np.array([9, 1])), max_model_len=64).part(np.array([1])).end.tolist()
+        [9]
+        """
         made = copy(self)
         made.content = None
         for name, column in vars(self).items():

@@ -134,8 +134,6 @@ class Engine:
             servers[number].add(request, now)
         following = arrivals.next_us
         for server in servers:
-            if server.ends_us == now:                  # a jump was cut short
-                server.end(now)
             server.begin(now)
             ends = server.ends_us
             if ends is not None and (following is None or ends < following):

@@ -136,7 +136,13 @@ class Ledger:
         self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
 
     def before(self, back_us: int) -> Integrals:
-        """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long."""
+        """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long.
+
+        >>> ledger = Ledger(10, 3)
+        >>> ledger.book(PoolState(SlotCounts(4, 0, 0, 0, 0, 0, 6), 4, None, 1), 100)
+        >>> ledger.before(30).time_us, ledger.before(30).parts[0]
+        (70, 280)
+        """
         if not back_us or self._last is None:
             return self.total.copy()
         counts, logical = ([int(np.asarray(part).flat[-1]) for part in parts]

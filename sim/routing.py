@@ -52,6 +52,10 @@ def least_loaded(replicas: Sequence[Replica], among: Sequence[int] | None = None
 
     The score is that of vLLM's own balancing of data-parallel ranks (``DPLBAsyncMPClient`` in vllm/v1/engine/core_client.py):
     waiting requests count four times as much as running ones.
+
+    >>> from types import SimpleNamespace as Shown
+    >>> least_loaded([Shown(running=5, waiting=0), Shown(running=0, waiting=1), Shown(running=4, waiting=0)])
+    1
     """
     numbers = range(len(replicas)) if among is None else among
     return min(numbers, key=lambda number: WAITING_WEIGHT * replicas[number].waiting + replicas[number].running)
@@ -122,7 +126,12 @@ class PrefixAware:
 
 
 def unbalanced(replicas: Sequence[Replica]) -> bool:
-    """Whether the busiest replica has so much more to do than the idlest that no prefix is worth it."""
+    """Whether the busiest replica has so much more to do than the idlest that no prefix is worth it.
+
+    >>> from types import SimpleNamespace as Shown
+    >>> [unbalanced([Shown(running=n, waiting=1), Shown(running=0, waiting=0)]) for n in (63, 64)]
+    [False, True]
+    """
     loads = [replica.running + replica.waiting for replica in replicas]
     more, less = max(loads), min(loads)
     return more - less > MOST_APART and more * MOST_TIMES[1] > less * MOST_TIMES[0]

@@ -109,8 +109,7 @@ class Server:
         return finished
 
     def close(self, now: int) -> None:
-        """The run is over."""
-        self._book_idle(now)
+        """The run is over; `integrals` has booked all of it."""
         running = self.scheduler.running
         self.facts.preemptions = self.scheduler.preemptions
         self._log.close(now, list(zip(running.request.tolist(), running.computed.tolist(), strict=True)))

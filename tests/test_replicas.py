@@ -10,10 +10,10 @@ from small import config_of, trace_of
 from test_closed_loop import loop
 
 from sim.catalog import ROUTERS
-from sim.config import SimConfig
+from sim.config import HostMemory, SimConfig
 from sim.demand import Demand
 from sim.engine import Engine, simulate
-from sim.result import scenario
+from sim.result import scenario, tier_counts
 from sim.routing import least_loaded, unbalanced
 from sim.run import Observer
 from sim.step_time import ConstantStepTime
@@ -151,6 +151,8 @@ def test_one_window_for_all_and_idle_time_is_idle(jump):
     assert found["memory"]["slot_microseconds"]["capacity"] == 24 * 36
     assert found["memory"]["token_states"] == 150 / (24 * 36) and found["replicas"][1]["memory"]["token_states"] == 40 / (12 * 36)
     assert (found["makespan_s"], found["replicas"][0]["makespan_s"]) == (36e-6, 36e-6)
+    assert [own["latency_s"]["e2e"]["mean"] for own in found["replicas"]] == [20e-6, 10e-6]
+    assert found["latency_s"]["e2e"]["mean"] == np.mean([20e-6, 10e-6])
 
 
 @JUMPS
@@ -177,6 +179,20 @@ def test_under_saturation_the_window_is_from_the_first_refusal_anywhere_to_the_l
     assert run.replicas[0].window.parts == [80 + 80, 0, 0, 0, 0, 40, 40]
     assert run.replicas[1].window.parts == [80 + 90, 0, 30, 0, 0, 40, 0]
     assert run.ledger.total.parts[0] == 80 + 80 + 90 + 100 + 80 + 90 + 80
+
+
+@JUMPS
+def test_a_window_that_opens_at_one_replica_in_the_midst_of_a_run(jump):
+    # Two places and 3 blocks of 4 each. 0 has r0 (until 10), r2 (5 tokens and 8 steps, until 80) and r4, who has no place before
+    # 10 and then no second block before 80. 1 has r1 (until 30) and r3 (until 10), and refuses nobody. Four run before the window.
+    requests = [(4, 1), (4, 3), (5, 8), (4, 1), (8, 1)]
+    flags = {"blocks": 4, "longest": 13, "saturate": True, "longest_jump": jump, "max_num_seqs": 2}
+    run = served(trace_of(requests), "round-robin", **flags)
+    assert run.log.admitted_us.tolist() == [0, 0, 0, 0, 80] and run.log.finished_us.tolist() == [10, 30, 80, 10, 90]
+    assert run.window_us == (10, 80) and run.window.running_us == {2: 20, 1: 50}
+    assert scenario("paged", run)["concurrency"]["peak"] == 2 and run.ledger.peak_running == 4
+    alone = served(trace_of(requests[::2]), "least-loaded", replicas=1, **flags)
+    assert alone.window_us == (10, 80) and alone.window == run.replicas[0].window
 
 
 def test_without_a_refusal_the_window_is_the_ordinary_one():
@@ -253,6 +269,36 @@ def test_what_a_jump_has_evicted_is_not(jump, at, number):
     trace = trace_of([(9, 1), (4, 21, 20), (10, 1, at)], [[1, 2, 90], [91], [1, 2, 92]])
     run = served(trace, "prefix-aware", allocator="paged-prefix", blocks=7, longest=28, longest_jump=jump)
     assert run.replica.tolist() == [0, 0, number]
+
+
+def test_a_prompt_that_is_all_cached_leaves_a_token_to_compute():
+    # r0 leaves one block on 0, where r1 runs when r2 comes, with the same 4 tokens or 5: of 4 nothing is found, of 5 a block.
+    for tokens, number in ((4, 1), (5, 0)):
+        trace = trace_of([(4, 1), (4, 9, 20), (tokens, 1, 50)], [[1], [9], [1, 2][:tokens - 3]])
+        assert served(trace, "prefix-aware", allocator="paged-prefix").replica.tolist() == [0, 0, number]
+
+
+def test_host_memory_of_each():
+    # Pools that hold one family: the third and fourth prompt of either replica load 4 blocks, 1 us each.
+    memory = HostMemory(100, bytes_per_block=1000, bytes_per_s=1_000_000_000)
+    run = served(families("ABBAABBA"), "round-robin", allocator="paged-prefix", blocks=6, longest=20, host_memory=memory)
+    assert [tier_counts(own)["load_us"] for own in run.replicas] == [8, 8] and tier_counts(run)["load_us"] == run.load_us == 16
+    assert (tier_counts(run)["loaded_blocks"], tier_counts(run)["host_blocks"]) == (16, 200)
+
+
+def test_only_who_can_join_cuts_a_jump():
+    # r2 comes to 0 at 105, during the step that began at 100. With a place left it joins at 110; else nothing changes till 500.
+    class Jumps(Observer):
+        def __init__(self):
+            self.seen = []
+
+        def jumped(self, starts_us, run):
+            self.seen.append((int(starts_us[0]), run.steps))
+    for places, seen in ((1, [(10, 49)]), (2, [(10, 10), (120, 38)])):
+        followers = [Jumps(), Jumps()]
+        config = config_of(100, 4, 64, data_parallel_size=2, router="round-robin", step_time=TEN, max_num_seqs=places)
+        Engine(trace_of([(4, 50), (4, 1, 55), (4, 1, 105)]), config, "paged", None, lambda number, f=followers: [f[number]]).run()
+        assert followers[0].seen == seen and followers[1].seen == []
 
 
 # ---------------------------------------------------------------------- a warm start

@@ -88,6 +88,14 @@ def test_experts_are_said_to_be_on_their_own(capsys, tmp_path):
     assert "in step" not in str(document(capsys, trace, *flags)["config"]["notes"])
 
 
+def test_a_router_without_anything_to_go_by_is_said(capsys, tmp_path, trace):
+    bare = timed(tmp_path, [(0, 10, 9), (1, 20, 5)])
+    for router, words in (("session-affinity", "has no sessions: session-affinity goes by load"),
+                          ("prefix-aware", "has no prefix identity: prefix-aware goes by load")):
+        assert words in str(document(capsys, bare, *POOL, *TWO, "--router", router)["config"]["notes"])
+    assert "by load" not in str(document(capsys, trace, *POOL, *TWO, "--router", "prefix-aware")["config"]["notes"])
+
+
 # ---------------------------------------------------------------------- for people
 def test_one_line_a_replica(capsys, trace):
     flags = (trace, *POOL, *TWO, "--router", "round-robin", "--allocator", "paged", "--allocator", "paged-prefix")
@@ -102,6 +110,12 @@ def test_one_line_a_replica(capsys, trace):
                 f"{own['latency_s']['ttft']['p50']:.2f}", str(own["requests"]["preemptions"])]
     assert f"all {len(found['crosscheck'])} cross-checks ok" in said and "those of each replica added up" in said
     assert all(len(line) <= 110 for line in said.splitlines())
+
+
+def test_no_more_lines_than_a_screen_holds(capsys, trace):
+    said = run(capsys, "compare", trace, *POOL, "-dp", 18, "--allocator", "paged", "-q").out
+    assert len(re.findall(r"^(?:paged| ) +1?\d +\d +\d\.\d\d .*$", said, re.MULTILINE)) == 16
+    assert "the others are in the JSON" in said
 
 
 def test_the_file_of_requests_says_who_served(capsys, trace, tmp_path):

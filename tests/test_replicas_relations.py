@@ -138,6 +138,8 @@ def test_everybody_is_served_once_and_the_sums_are_sums(name, made, many, router
     for key in ("completed", "preemptions", "truncated"):
         assert found["requests"][key] == sum(own["requests"][key] for own in found["replicas"])
     assert found["steps"] == sum(own["steps"] for own in found["replicas"])
+    if found["sharing"] is not None:
+        assert found["sharing"]["copies"] == sum(own["sharing"]["copies"] for own in found["replicas"])
 
 
 @pytest.mark.parametrize("router", ROUTERS)
