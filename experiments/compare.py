@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
+from experiments.chrome_trace import Traced, write_chrome_trace
 from experiments.crosscheck import Audit, audit_for, checks
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, deliver, write_text
@@ -27,6 +28,7 @@ from sim.engine import Engine
 from sim.request_log import NEVER
 from sim.result import scenario
 from sim.run import REJECTIONS, Observer, Run
+from sim.stays import StayLog
 from sim.timeline import Timeline
 from workloads.request import InputError
 
@@ -46,13 +48,18 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--requests": options.requests, "--json": options.json},
+    check_outputs({"--plot": options.plot, "--requests": options.requests, "--chrome-trace": options.chrome_trace,
+                   "--json": options.json},
                   [options.trace, options.warm_trace])
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
-    runs, timelines, audits = _simulate(setup, names, options)
+    stays = {name: StayLog() for name in names}
+    runs, timelines, audits = _simulate(setup, names, options, stays)
     setup.notes += cache_notes(runs)
+    if options.chrome_trace is not None:
+        traced = [Traced(name, run, stays[name].stays(), timelines[name]) for name, run in runs.items()]
+        setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, runs, audits)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
@@ -105,7 +112,7 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, stays: dict[str, StayLog],
               ) -> tuple[dict[str, Run], dict[str, Timeline], dict[str, Audit]]:
     """Run every scenario; by allocator its facts, its timeline and the audit that followed it."""
     runs, timelines = {}, {}
@@ -114,10 +121,10 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
         for name in names:
             timelines[name] = Timeline()
             audits[name] = audit_for(name)
-            watchers: list[Observer] = [audits[name]]
+            watchers: list[Observer] = [audits[name], *([stays[name]] if options.chrome_trace is not None else [])]
             if not progress.disable:
                 watchers.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
-            timeline = timelines[name] if options.plot is not None else None
+            timeline = timelines[name] if (options.plot or options.chrome_trace) is not None else None
             try:
                 runs[name] = Engine(setup.trace, setup.sim, name, timeline, watchers, setup.warm).run()
             except MemoryError:
