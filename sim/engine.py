@@ -245,7 +245,7 @@ class Engine:
         if self._timeline is not None:
             now = self.now
             for at, time in ((0, now), (-1, now + int(durations[:-1].sum()))):
-                counts = SlotCounts(*(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts))
+                counts = SlotCounts(*(part if isinstance(part, int) else int(part[at]) for part in state.counts))
                 self._timeline.sample(time, counts, state.running, len(self.scheduler.waiting))
 
     def _mark(self, now: int) -> None:
