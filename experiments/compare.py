@@ -15,6 +15,7 @@ from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
+from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
@@ -27,6 +28,7 @@ from experiments.version import VERSION
 from sim.catalog import DEFAULT
 from sim.request_log import NEVER
 from sim.run import REJECTIONS, Observer, Run
+from sim.stays import StayLog, Stays
 from sim.timeline import Timeline
 
 EXAMPLES = """examples:
@@ -46,14 +48,18 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--requests": options.requests, "--json": options.json},
+    check_outputs({"--plot": options.plot, "--requests": options.requests, "--chrome-trace": options.chrome_trace,
+                   "--json": options.json},
                   [options.trace, options.warm_trace])
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)
-    served, timelines = _simulate(setup, names, options)
+    served, timelines, stays = _simulate(setup, names, options)
     runs = {one.name: one.run for one in served}
     setup.notes += cache_notes(runs)
+    if options.chrome_trace is not None:
+        traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
+        setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, served)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
@@ -110,21 +116,24 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _everywhere(watchers: list[_Advance]) -> Callable[[int], list[_Advance]]:
-    """The bar moves whichever replica is done."""
-    return lambda _: watchers
-
-
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace) -> tuple[list[Served], dict[str, list[Timeline]]]:
-    """Run every scenario; and by allocator the timeline of each replica."""
-    timelines = {name: [Timeline() for _ in range(setup.sim.data_parallel_size)] for name in names}
-    served = []
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
+              ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
+    """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
+    replicas = range(setup.sim.data_parallel_size)
+    timelines = {name: [Timeline() for _ in replicas] for name in names}
+    logs = {name: [StayLog() for _ in replicas] for name in names}
+    served, traces = [], options.chrome_trace is not None
     with bars(options.quiet) as progress:
         for name in names:
-            watchers = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
-            drawn = timelines[name] if options.plot is not None else None
-            served.append(serve(setup, name, drawn, _everywhere(watchers)))
-    return served, timelines
+            moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
+            drawn = timelines[name] if options.plot is not None or traces else None
+            served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if traces else [])))
+    return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if traces}
+
+
+def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
+    """The bar moves whichever replica is done; stays are each replica's own."""
+    return lambda number: [*moving, *logs[number: number + 1]]
 
 
 # ---------------------------------------------------------------------- results

@@ -238,5 +238,5 @@ class Server:
         self._booked_us = jump.end_us
         if self._timeline is not None:
             for at in (0, -1):
-                counts = SlotCounts(*(int(np.broadcast_to(part, durations.shape)[at]) for part in state.counts))
+                counts = SlotCounts(*(part if isinstance(part, int) else int(part[at]) for part in state.counts))
                 self._timeline.sample(int(jump.starts_us[at]), counts, state.running, jump.waiting)
