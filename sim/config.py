@@ -75,6 +75,8 @@ class SimConfig:
         A tier behind the pool of ``paged-prefix``. A step that admits requests with blocks from there takes as much longer.
     longest_jump : int
         Most decode steps made at once; 1 makes every step by itself.
+    most_in_flight : int, optional
+        The client keeps at most so many requests in the server (`arrivals.InFlight`).
     """
 
     num_blocks: int
@@ -89,9 +91,11 @@ class SimConfig:
     split_freed: bool = True
     page_slots: int | None = None
     host_memory: HostMemory | None = None
+    most_in_flight: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1)):
+        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1),
+                            ("most_in_flight", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.placement not in PLACEMENTS:

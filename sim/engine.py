@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from sim.arrivals import Arrivals
+from sim.arrivals import Arrivals, InFlight
 from sim.catalog import ALLOCATORS, CACHING, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
@@ -71,7 +71,9 @@ class Engine:
         self.ledger = Ledger(self.allocator.capacity, size - 1)
         self.log = RequestLog(len(trace))
         verdict = self._verdicts()
-        self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
+        limit, served = config.most_in_flight, verdict == SERVED
+        self.arrivals = Arrivals(trace, served, config.saturate) if limit is None \
+            else InFlight(trace, served, limit, config.saturate)
         self.facts = Run(self.allocator, config, self.demand, self.ledger, self.log, self.arrivals.arrival_us, verdict)
         if warms:
             self.facts.warm = serve_ahead(self.allocator, len(trace))
