@@ -65,6 +65,8 @@ def table(points, config):
 
 def benchmark(trace, config, rate="inf", at_once=None, detailed=True, starts=True):
     """What ``vllm bench serve --save-result`` keeps of a run."""
+    if rate == "inf":
+        trace = replace(trace, arrival_us=np.zeros(len(trace), np.int64))
     run, ttft, tpot = serve(trace, replace(config, most_in_flight=at_once))
     output = run.demand.output
     made = {"date": "20260601-120000", "backend": "vllm", "model_id": MODEL, "num_prompts": len(trace), "request_rate": rate,
@@ -88,7 +90,7 @@ class Journal(Observer):
 
     def started(self, allocator, scheduler):
         self.allocator, self.scheduler = allocator, scheduler
-        self.rows = [(-1, 0, 0, 0, 0, 0, 0, 0, 0)]
+        self.rows = [(-1 << 60, 0, 0, 0, 0, 0, 0, 0, 0)]
         self.recent = deque()
         self.known, self.prompt, self.computed, self.generated = {}, 0, 0, 0
         self.counted = (0, 0, 0)

@@ -1,7 +1,8 @@
 """Results of vLLM's ``bench serve --save-result``, with and without ``--save-detailed``: one object, or one a line where
 ``--append-result`` made several.
 
-    detailed   input_lens, output_lens, ttfts, itls of each request: each one's TTFT and TPOT is a target
+    detailed   input_lens, output_lens, ttfts, itls of each request: mean and median TTFT and TPOT, and means of groups of
+               requests: TTFT of those with prompts of like length, TPOT of those sent at about one time
     summary    only totals and means: as many equal requests of the mean lengths, or those of a trace
 
 The client, as the benchmark makes it: all requests at once (``request_rate`` inf), or gaps drawn from a gamma distribution of
@@ -20,7 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from experiments.calibration.cases import EACH, METRICS, STATISTICS, Case, Floats, Target
+from experiments.calibration.cases import (
+    BY_PROMPT,
+    BY_TIME,
+    METRICS,
+    STATISTICS,
+    Case,
+    Floats,
+    Target,
+    group_means,
+    groups_of,
+)
 from workloads.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers.common import Head
 from workloads.readers.json_document import document
@@ -196,17 +207,21 @@ def _detailed(place: Place, found: Mapping[str, Any], client: _Client, rng: np.r
     rows, times = rows[order], times[order]
     tpot = np.where((output > 1) & (after > 0), after / np.maximum(output - 1, 1), np.nan)
     trace = Trace(place.path, prompt[rows], output[rows], times - times[0])
-    targets = tuple(target for metric, values in (("ttft", ttft[rows]), ("tpot", tpot[rows])) for target in _each(metric, values))
+    measured = {"ttft": (ttft[rows], BY_PROMPT, prompt[rows]), "tpot": (tpot[rows], BY_TIME, np.arange(len(rows)))}
+    targets = tuple(target for metric, of_metric in measured.items() for target in _grouped(metric, *of_metric))
     return Case(client.label(place.path, place, len(rows)), trace, targets, client.most_in_flight, tuple(notes))
 
 
-def _each(metric: str, values: Floats) -> Iterator[Target]:
-    """Each request's value is fitted; mean, median and 99th percentile are shown."""
-    known = values[~np.isnan(values)]
-    if len(known):
-        yield Target(metric, EACH, values)
-        for name, statistic in STATISTICS.items():
-            yield Target(metric, name, np.array([float(statistic(known))]), False)
+def _grouped(metric: str, values: Floats, how: str, key: IntArray) -> Iterator[Target]:
+    """Mean, median and the means of groups are fitted; the 99th percentile is shown."""
+    counted = ~np.isnan(values)
+    if not counted.any():
+        return
+    for name, statistic in STATISTICS.items():
+        yield Target(metric, name, np.array([float(statistic(values[counted]))]), name != "p99")
+    group, groups = groups_of(key, counted)
+    if groups > 1:
+        yield Target(metric, how, group_means(values, group, groups), True, group)
 
 
 def _lists(place: Place, found: Mapping[str, Any]) -> dict[str, list[Any]]:

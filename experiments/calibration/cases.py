@@ -1,14 +1,16 @@
 """A measured operation point: the requests that were sent, and the latencies that came of it.
 
     Case      trace + most in flight  --simulate-->  TTFT and TPOT of each request
-    Target    what was measured of them: each request's, or the mean or median of all
+    Target    what was measured of them: a mean or a median of all, or means of groups of like requests
 
 The error of a target is predicted / measured - 1; a fit makes the logarithms of that ratio small, so 20 % of 10 ms counts as
-much as 20 % of 10 s, and each target as much as any other, however many requests are behind it.
+much as 20 % of 10 s, and each target as much as any other, however many requests are behind it. Single requests are no
+targets: where in a step a request arrives moves its TTFT by up to a step, and a little less time a step moves all that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,12 +21,13 @@ from sim.engine import Engine
 from sim.request_log import NEVER
 from sim.run import Run, Stalled
 from sim.step_time import StepTime
-from workloads.request import InputError, Trace
+from workloads.request import InputError, IntArray, Trace
 
 Floats = NDArray[np.float64]
 METRICS = ("ttft", "tpot")
 STATISTICS = {"mean": np.mean, "median": np.median, "p99": lambda values: np.percentile(values, 99)}
-EACH = "each"
+BY_PROMPT, BY_TIME = "mean by prompt length", "mean by time"
+MOST_GROUPS, LEAST_IN_GROUP = 10, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,25 +39,54 @@ class Target:
     metric : str
         ``ttft`` or ``tpot``.
     statistic : str
-        A key of `STATISTICS`, or ``each``: one value a request, in the order of the trace.
+        A key of `STATISTICS`; or for people, with ``group``.
     seconds : float64
-        Shape (1,), or (requests,) with NaN for requests without one.
+        Shape (1,), or (groups,) for the means of groups.
     fitted : bool
         Whether a fit goes by it; the others are shown beside.
+    group : int64, shape (requests,), optional
+        The group of each request, -1 for none.
     """
 
     metric: str
     statistic: str
     seconds: Floats
     fitted: bool = True
+    group: IntArray | None = None
 
     def predicted(self, latency: dict[str, Floats]) -> Floats:
         """The same of simulated latencies, in seconds; NaN where there is none."""
         values = latency[self.metric]
-        if self.statistic == EACH:
-            return values
+        if self.group is not None:
+            return group_means(values, self.group, len(self.seconds))
         known = values[~np.isnan(values)]
         return np.array([float(STATISTICS[self.statistic](known)) if len(known) else np.nan])
+
+
+def group_means(values: Floats, group: IntArray, groups: int) -> Floats:
+    """The mean of each group; those without a value, or without a group (-1), do not count. NaN for nobody.
+
+    >>> group_means(np.array([1.0, 3.0, np.nan, 5.0]), np.array([0, 0, 1, 1]), 3).tolist()
+    [2.0, 5.0, nan]
+    """
+    counted = ~np.isnan(values) & (group >= 0)
+    sums = np.bincount(group[counted], values[counted], groups)
+    with np.errstate(invalid="ignore"):
+        return sums / np.bincount(group[counted], minlength=groups)
+
+
+def groups_of(key: IntArray, counted: NDArray[np.bool_]) -> tuple[IntArray, int]:
+    """Up to 10 groups of as many requests with like keys, 8 at least; the group of each request, and how many there are.
+
+    >>> groups_of(np.arange(40)[::-1], np.ones(40, bool))[0][::8].tolist()
+    [4, 3, 2, 1, 0]
+    """
+    group = np.full(len(key), -1, np.int64)
+    rows = np.flatnonzero(counted)
+    rows = rows[np.argsort(key[rows], kind="stable")]
+    groups = max(1, min(MOST_GROUPS, len(rows) // LEAST_IN_GROUP))
+    group[rows] = np.arange(len(rows)) * groups // max(len(rows), 1)
+    return group, groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +142,22 @@ def simulate_case(case: Case, sim: SimConfig, clock: StepTime, allocator: str) -
     return latencies(run)
 
 
-def log_ratios(targets: tuple[Target, ...], latency: dict[str, Floats]) -> tuple[Floats, Floats]:
-    """ln(predicted / measured) of all that is fitted, and the weight of each: those of one target add up to 1."""
-    ratios, weights = [np.zeros(0)], [np.zeros(0)]
-    for target in targets:
-        if target.fitted:
-            known = ~np.isnan(target.seconds)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                ratio = np.log(np.maximum(target.predicted(latency), 1e-9) / target.seconds)[known]
-            ratios.append(np.nan_to_num(ratio))
-            weights.append(np.full(len(ratio), 1 / max(len(ratio), 1)))
-    return np.concatenate(ratios), np.concatenate(weights)
+def log_ratios(targets: tuple[Target, ...], latency: dict[str, Floats]) -> Floats:
+    """ln(predicted / measured) of all that is fitted."""
+    return np.concatenate([np.zeros(0), *(np.log(np.maximum(np.nan_to_num(target.predicted(latency)), 1e-9) / target.seconds)
+                                          for target in targets if target.fitted)])
+
+
+def weights_of(cases: Sequence[Case]) -> Floats:
+    """The weight of each of `log_ratios`: those of one target add up to 1."""
+    sizes = [len(target.seconds) for case in cases for target in case.targets if target.fitted]
+    return np.concatenate([np.full(size, 1 / size) for size in sizes])
 
 
 # ---------------------------------------------------------------------- how far off
 @dataclass(frozen=True)
 class Row:
-    """One target: measured and predicted in seconds (means of all requests where each is a target), and the mean of
-    |predicted / measured - 1|."""
+    """One target: measured and predicted in seconds (the means over groups), and the mean of |predicted / measured - 1|."""
 
     metric: str
     statistic: str
@@ -150,17 +180,15 @@ def rows_of(case: Case, latency: dict[str, Floats]) -> list[Row]:
     """Every target of a case beside what was simulated."""
     made = []
     for target in case.targets:
-        predicted, known = target.predicted(latency), ~np.isnan(target.seconds)
-        off = relative(target, latency)
-        made.append(Row(target.metric, target.statistic, target.fitted, float(target.seconds[known].mean()),
-                        float(np.nan_to_num(predicted[known]).mean()), float(np.abs(off).mean())))
+        predicted = np.nan_to_num(target.predicted(latency))
+        made.append(Row(target.metric, target.statistic, target.fitted, float(target.seconds.mean()), float(predicted.mean()),
+                        float(np.abs(relative(target, latency)).mean())))
     return made
 
 
 def relative(target: Target, latency: dict[str, Floats]) -> Floats:
     """predicted / measured - 1 of what was measured."""
-    known = ~np.isnan(target.seconds)
-    return np.nan_to_num(target.predicted(latency)[known] / target.seconds[known] - 1, nan=-1.0)
+    return np.nan_to_num(target.predicted(latency)) / target.seconds - 1
 
 
 def mean_errors(rows: list[list[Row]]) -> dict[str, float | None]:
@@ -178,6 +206,7 @@ def worst_of(cases: list[Case], all_latencies: list[dict[str, Floats]]) -> Worst
             size = np.abs(np.log(np.maximum(1 + off, 1e-9)))
             at = int(size.argmax())
             if found is None or size[at] > found[0]:
-                which = f"{case.label}, request {at}" if target.statistic == EACH else case.label
+                several = f", group {at + 1} of {len(off)}" if len(off) > 1 else ""
+                which = f"{case.label}: {target.statistic}{several}"
                 found = float(size[at]), Worst(which, target.metric, float(off[at]))
     return None if found is None else found[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, worst_of
+from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
 from experiments.calibration.fit import Simulated, fit
 from experiments.setup import Setup
 from experiments.step_time_file import EFFICIENCIES, Provenance, step_time_text
@@ -48,7 +48,7 @@ def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool) ->
         raise InputError("nothing is measured that could be fitted to: neither a TTFT nor a TPOT")
     default = {name: float(getattr(clock, name)) for name in EFFICIENCIES}
     before = [simulate_case(case, setup.sim, clock, allocator) for case in cases]
-    made = fit(Simulated(cases, setup.sim, clock, allocator, _tell(quiet)), default)
+    made = fit(Simulated(cases, setup.sim, clock, allocator, _tell(quiet)), default, weights_of(cases))
     if not quiet and sys.stderr is not None and sys.stderr.isatty():
         print(file=sys.stderr)
     after = [simulate_case(case, setup.sim, replace(clock, **made.numbers), allocator) for case in cases]
@@ -60,12 +60,12 @@ def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool) ->
     return document, _points(cases, before, after)
 
 
-def _tell(quiet: bool) -> Callable[[int, float], None]:
+def _tell(quiet: bool) -> Callable[[int], None]:
     """Progress on a terminal; a simulation takes long enough to be worth a line."""
-    def tell(count: int, cost: float) -> None:
+    def tell(count: int) -> None:
         print(f"\rfitting: {count} simulations of all cases", end="", file=sys.stderr, flush=True)
 
-    def silent(count: int, cost: float) -> None:
+    def silent(count: int) -> None:
         """Nobody looks."""
 
     return silent if quiet or sys.stderr is None or not sys.stderr.isatty() else tell
@@ -91,8 +91,7 @@ def _points(cases: Sequence[Case], before: list[dict[str, Floats]], after: list[
     found: dict[str, list[list[Floats]]] = {}
     for case, one, two in zip(cases, before, after, strict=True):
         for target in (target for target in case.targets if target.fitted):
-            known = ~np.isnan(target.seconds)
-            columns = [target.seconds[known], target.predicted(one)[known], target.predicted(two)[known]]
+            columns = [target.seconds, target.predicted(one), target.predicted(two)]
             for column, values in zip(found.setdefault(target.metric, [[], [], []]), columns, strict=True):
                 column.append(values)
     return [Points(metric, *(np.concatenate(column) for column in found[metric])) for metric in METRICS if metric in found]

@@ -132,7 +132,7 @@ def replay(samples: Sequence[Sample], trace: Trace, sim: SimConfig, allocator: s
         seen = {name: values[rows] for name, values in log.seen.items()}
         made = Replayed(time_s[rows], seen, {name: predicted[name] for name in seen}, offset, options.offset_s is None,
                         log.interval_s, len(samples) - len(rows), run)
-        off = _mismatch(made)
+        off = _mismatch(log, _predicted(at[number], before[number], log.interval_s, blocks, options.whole_prompts))
         if best is None or off < best[0]:
             best = off, made
     return None if best is None else best[1]
@@ -178,7 +178,7 @@ def _predicted(at: IntArray, before: IntArray, interval_s: float, blocks: int, w
     }
 
 
-def _mismatch(made: Replayed) -> float:
-    """How badly the clocks meet: errors of running requests and generated tokens, each as a share of its mean."""
-    return sum(float(np.abs(made.predicted[name] - made.seen[name]).sum()) / max(float(made.seen[name].sum()), 1.0)
-               for name in ("running", "generation_tokens_per_s")) + made.left_out
+def _mismatch(log: _Log, predicted: dict[str, Floats]) -> float:
+    """How badly the clocks meet: errors of running requests and generated tokens at all lines, as shares of what was seen."""
+    return sum(float(np.abs(predicted[name] - log.seen[name]).sum()) / max(float(log.seen[name].sum()), 1.0)
+               for name in ("running", "generation_tokens_per_s"))
