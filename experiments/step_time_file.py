@@ -28,7 +28,7 @@ EFFICIENCIES = ("bandwidth_efficiency", "flops_efficiency", "overhead_us")
 LIMITS = {"bandwidth_efficiency": (0.0, 10.0), "flops_efficiency": (0.0, 10.0), "overhead_us": (0.0, 1e9), "us": (0.5, 2.0**40)}
 KINDS: dict[str, tuple[str, ...]] = {"roofline": EFFICIENCIES, "constant": ("us",)}
 SAME = ("model", "gpu", "tensor_parallel_size")
-LONGEST_BYTES = 1 << 20
+LONGEST = 1 << 20
 Provenance: TypeAlias = Mapping[str, str | int | float | list[str]]
 
 
@@ -90,9 +90,9 @@ def read_step_time(path: str) -> StepTimeFile:
     18000
     """
     source = open_source(path)
-    if len(source.first.data) > LONGEST_BYTES:
-        raise InputError(f"{show_path(source.path)}: a step time takes a few lines, this file is longer than 1 MiB")
     text = whole_text(source)
+    if len(text) > LONGEST:
+        raise InputError(f"{show_path(source.path)}: a step time takes a few lines, this file is longer than 1 MiB")
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

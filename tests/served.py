@@ -86,7 +86,10 @@ def benchmark(trace, config, rate="inf", at_once=None, detailed=True, starts=Tru
 
 
 class Journal(Observer):
-    """The state after every step, kept in full: (time, running, waiting, used blocks, prompt, computed, generated, queries, hits)."""
+    """The state after every step, kept in full.
+
+    (time, running, waiting, used blocks, prompt tokens, those computed, generated tokens, recent queries, recent hits)
+    """
 
     def started(self, allocator, scheduler):
         self.allocator, self.scheduler = allocator, scheduler
@@ -129,8 +132,8 @@ class Journal(Observer):
 
 
 LINE = ("(APIServer pid=1) INFO {own} [loggers.py:271] Engine 000: Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation "
-        "throughput: {generated:.1f} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {usage:.1f}%, "
-        "Prefix cache hit rate: {hit:.1f}%")
+        "throughput: {generated:.1f} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: "
+        "{usage:.1f}%, Prefix cache hit rate: {hit:.1f}%")
 
 
 def log_lines(journal, blocks, first_us, last_us, every_us=10_000_000, stamp=True):
@@ -140,17 +143,22 @@ def log_lines(journal, blocks, first_us, last_us, every_us=10_000_000, stamp=Tru
         now, before = journal.at(time), journal.at(time - every_us)
         made, seconds = [b - a for a, b in zip(before, now, strict=True)], every_us / 1e6
         wall = started + timedelta(microseconds=time - first_us)
-        text = LINE.format(own=wall.strftime("%m-%d %H:%M:%S"), prompt=made[5] / seconds, generated=made[6] / seconds, running=now[1],
-                           waiting=now[2], usage=100 * now[3] / (blocks - 1), hit=100 * now[8] / max(now[7], 1))
+        text = LINE.format(own=wall.strftime("%m-%d %H:%M:%S"), prompt=made[5] / seconds, generated=made[6] / seconds,
+                           running=now[1], waiting=now[2], usage=100 * now[3] / (blocks - 1), hit=100 * now[8] / max(now[7], 1))
         lines.append((f"{wall.isoformat().replace('+00:00', 'Z')} " if stamp else "") + text)
     return lines
 
 
-START_UP = """(APIServer pid=1) INFO 05-12 08:00:01 [utils.py:233] non-default args: {{'model': 'meta-llama/{model}-Instruct', 'max_model_len': 4096}}
-(EngineCore_DP0 pid=41) INFO 05-12 08:00:09 [core.py:93] Initializing a V1 LLM engine (v0.33.0) with config: model='meta-llama/{model}-Instruct', speculative_config=None, dtype=torch.bfloat16, max_seq_len=4096, tensor_parallel_size=1, pipeline_parallel_size=1, quantization=None, enforce_eager=False, kv_cache_dtype=auto, seed=0, enable_prefix_caching=True, enable_chunked_prefill=True
-(EngineCore_DP0 pid=41) INFO 05-12 08:00:31 [gpu_worker.py:298] Available KV cache memory: {gib:.2f} GiB
-(EngineCore_DP0 pid=41) INFO 05-12 08:00:31 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens, Maximum concurrency for 4,096 tokens per request: {concurrency:.2f}x
-"""
+CONFIG = ("model='meta-llama/{model}-Instruct', speculative_config=None, dtype=torch.bfloat16, max_seq_len=4096, "
+          "tensor_parallel_size=1, pipeline_parallel_size=1, quantization=None, enforce_eager=False, kv_cache_dtype=auto, "
+          "seed=0, enable_prefix_caching=True, enable_chunked_prefill=True")
+CORE = "(EngineCore_DP0 pid=41) INFO 05-12 08:00:"
+START_UP = ("(APIServer pid=1) INFO 05-12 08:00:01 [utils.py:233] non-default args: {{'model': 'meta-llama/{model}-Instruct', "
+            "'max_model_len': 4096}}\n"
+            + CORE + "09 [core.py:93] Initializing a V1 LLM engine (v0.33.0) with config: " + CONFIG + "\n"
+            + CORE + "31 [gpu_worker.py:298] Available KV cache memory: {gib:.2f} GiB\n"
+            + CORE + "31 [kv_cache_utils.py:1087] GPU KV cache size: {tokens:,} tokens, Maximum concurrency for 4,096 tokens per "
+            "request: {concurrency:.2f}x\n")
 
 
 def start_up(blocks=BLOCKS):
@@ -163,7 +171,8 @@ def metrics(run, ttft, tpot, blocks=BLOCKS, label='engine="0",model_name="meta-l
     several, output, log = run.demand.output > 1, run.demand.output, run.log
     queue = (log.admitted_us - run.arrival_us) / 1e6
     values = {"num_requests_running": 0.0, "num_requests_waiting": 0.0, "kv_cache_usage_perc": 0.0,
-              "prefix_cache_queries_total": run.allocator.stats.query_tokens, "prefix_cache_hits_total": run.allocator.stats.hit_tokens,
+              "prefix_cache_queries_total": run.allocator.stats.query_tokens,
+              "prefix_cache_hits_total": run.allocator.stats.hit_tokens,
               "num_preemptions_total": run.preemptions, "prompt_tokens_total": run.demand.prompt.sum(),
               "generation_tokens_total": output.sum(),
               "time_to_first_token_seconds_sum": ttft.sum(), "time_to_first_token_seconds_count": len(ttft),

@@ -36,6 +36,7 @@ AS_GOOD = 2.0
 SOLVED = 1e-9                                          # cost below which the measurements are met: 0.005 % each
 EXPLORED, MOST_ROUNDS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005), 6
 NO_EFFECT, ALIKE = 1e-3, 0.02                          # of a unit change in the logarithm; sine of the angle between effects
+PART = 0.2                                             # who takes part in a trade: the share of a unit change
 Numbers = dict[str, float]
 Residuals = Callable[[Numbers], Floats]
 
@@ -265,7 +266,11 @@ def _judged(residuals: Steadied, default: Numbers, found: Numbers) -> Fitted:
         elif name != "overhead_us" and found[name] > 1:
             remarks[name] = ("above 1: more than the data sheet's peak; is the model, its quantisation, the GPU or the number of "
                              "GPUs another one?")
-    return Fitted(found, _uncertain(residuals, found, free), remarks, cost_of(residuals(found)), len(residuals.known))
+    errors = _uncertain(residuals, found, free)
+    for name, error in errors.items():
+        if error is not None and error > found[name]:
+            remarks.setdefault(name, "hardly known: it may be off by more than itself")
+    return Fitted(found, errors, remarks, cost_of(residuals(found)), len(residuals.known))
 
 
 def _without(residuals: Residuals, default: Numbers, found: Numbers, name: str, remarks: dict[str, str]) -> Numbers:
@@ -284,13 +289,15 @@ def _alike(effects: Floats, free: Sequence[str]) -> str | None:
     if len(free) < 2:
         return None
     unit = effects / np.maximum(np.linalg.norm(effects, axis=0), 1e-30)
-    if len(effects) >= len(free) and np.linalg.svd(unit, compute_uv=False)[-1] >= ALIKE:
+    _, sizes, axes = np.linalg.svd(unit, full_matrices=True)
+    if len(effects) >= len(free) and sizes[-1] >= ALIKE:
         return None
-    return next((name for name in GIVEN_UP_FIRST if name in free), None)
+    traded = [name for name, part in zip(free, axes[-1], strict=True) if abs(part) > PART]
+    return next((name for name in GIVEN_UP_FIRST if name in traded), None)
 
 
 def _uncertain(residuals: Steadied, found: Numbers, free: Sequence[str]) -> dict[str, float | None]:
-    """See `Fitted.errors`; the standard error is White's, from the scatter of the residuals, each with its own variance."""
+    """See `Fitted.errors`; the standard error is the usual one or White's (each residual with its own variance), the larger."""
     errors: dict[str, float | None] = dict.fromkeys(EFFICIENCIES)
     left = residuals(found)
     if not free or len(left) <= len(free):
@@ -298,7 +305,8 @@ def _uncertain(residuals: Steadied, found: Numbers, free: Sequence[str]) -> dict
     effects = jacobian(residuals, found, free, WIDE)
     inverse = np.linalg.pinv(effects.T @ effects)
     scatter = (effects * left[:, None] ** 2).T @ effects * (len(left) / (len(left) - len(free)))
-    variance = np.diag(inverse @ scatter @ inverse)
+    usual = np.diag(inverse) * float(left @ left) / (len(left) - len(free))
+    variance = np.maximum(np.diag(inverse @ scatter @ inverse), usual)
     others = residuals.as_good(found)
     return errors | {name: max(found[name] * math.sqrt(max(float(v), 0.0)), *(abs(other[name] - found[name]) for other in others))
                      for name, v in zip(free, variance, strict=True)}
