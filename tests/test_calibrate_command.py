@@ -267,17 +267,14 @@ COMMANDS = [line[2:] for block in re.findall(r"^```console\n(.*?)^```", DOCS, re
             for line in block.splitlines() if line.startswith("$ pagedsim")]
 
 
-def test_the_commands_of_the_documentation_run(served, tmp_path, monkeypatch, capsys):
+def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    Served(tmp_path, requests(20, 6, 3.0), every_us=1_000_000)
     Path("points.csv").write_text(re.search(r"^```csv\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)[1])
     written(Path("rate-2.json"), benchmark(requests(6, 1, 2.0), server(), rate=2.0, detailed=False))
     written(Path("rate-8.json"), benchmark(requests(9, 1, 8.0), server(), rate=8.0))
     written(Path("closed.json"), benchmark(requests(16, 1), server(), at_once=8))
     Path("week.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.3,396,109\n4.4,879,55\n")
-    for path in (served.log, served.traffic):
-        Path(path.name).write_bytes(path.read_bytes())
-    few = requests(9, 1, 8.0)
-    Path("metrics.txt").write_text(metrics(*serve(few, server())))
     monkeypatch.setattr("experiments.calibration.fit.EXPLORED", (0.1,))          # the longest part, tested elsewhere
     monkeypatch.setattr("experiments.calibration.fit.GRID", ((0.6,), (0.4,), (3000.0,)))
     assert len(COMMANDS) == 7

@@ -26,7 +26,8 @@ from workloads.request import InputError, IntArray, Trace
 
 Floats = NDArray[np.float64]
 METRICS = ("ttft", "tpot")
-STATISTICS: dict[str, Callable[[Floats], Any]] = {"mean": np.mean, "median": np.median, "p99": lambda values: np.percentile(values, 99)}
+STATISTICS: dict[str, Callable[[Floats], Any]] = {"mean": np.mean, "median": np.median,
+                                                  "p99": lambda values: np.percentile(values, 99)}
 BY_PROMPT, BY_TIME = "mean by prompt length", "mean by time"
 MOST_GROUPS, LEAST_IN_GROUP = 10, 8
 
