@@ -14,6 +14,7 @@ COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
     "prefix": "what prefix caching gains: hit rate against pool size, by policy, the bound, and the money",
     "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
+    "calibrate": "your own server: predicted beside measured, and efficiencies fitted to what was measured",
     "trace": "look at request traces, and make, convert, cut, scale, merge and sample them",
     "reproduce": "a published figure or claim, our number beside it, the difference, the picture",
     "sweep": "a grid of scenarios, resumable, on one machine or a Dask cluster: answers, capacity, intervals",

@@ -164,8 +164,8 @@ def add_scheduler(parser: argparse.ArgumentParser) -> None:
                        help="host memory a GPU for swapping (default 4)")
     group.add_argument("--swap-blocks", type=whole(0), metavar="N", help="the same in blocks; no model needed then")
     group.add_argument("--vllm-version", metavar="V", help="whose rules the pool and the scheduler follow (default 0.33)")
-    group.add_argument("--step-time", metavar="T", help="roofline, or constant:20ms (default: roofline where a model and a GPU "
-                       "are known)")
+    group.add_argument("--step-time", metavar="T", help="roofline, constant:20ms, or a file of `pagedsim calibrate` (default: "
+                       "roofline where a model and a GPU are known)")
 
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:

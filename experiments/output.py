@@ -30,22 +30,24 @@ def check_writable(path: str) -> None:
 
 
 def check_outputs(outputs: Mapping[str, str | None], inputs: Sequence[str | None] = (), to_stdout: Sequence[str] = ("--json",),
-                  ) -> None:
+                  inputs_are: str = "the trace") -> None:
     """What cannot be written, or would overwrite what is read or written besides, is said before the work, not after it.
 
     Parameters
     ----------
     outputs : mapping of option to path or None
     inputs : sequence of path or None
-        Traces that are read; ``-`` is none.
+        Files that are read; ``-`` is none.
     to_stdout : sequence of str
         Options that take ``-`` for standard output.
+    inputs_are : str
+        What the inputs are called.
 
     Raises
     ------
     InputError
     """
-    taken = {os.path.realpath(path): "the trace" for path in inputs if path not in (None, "-")}
+    taken = {os.path.realpath(path): inputs_are for path in inputs if path not in (None, "-")}
     for option, path in outputs.items():
         if path is None or (path == "-" and option in to_stdout):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
 from experiments.pages import check_slots, page_size, page_slots
 from experiments.replicas import replicas
+from experiments.step_time_file import StepTimeFile, read_step_time
 from sim import kv_formula
 from sim.config import SimConfig
 from sim.models.model import ModelShape
@@ -22,6 +24,7 @@ from sim.sizing.plan import plan
 from sim.sizing.versions import NEWEST, Version, parse_version
 from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
+from workloads.messages import show_path
 from workloads.request import InputError, Trace
 
 DEFAULT_SWAP_GIB = 4.0                                 # vLLM's --swap-space
@@ -74,7 +77,7 @@ def size_up(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Setu
         raise InputError(f"a pool of {blocks:,} blocks of {options.block_size:,} slots is too large: at most {MOST_BLOCKS:,} "
                          f"blocks and {MOST_SLOTS:,} slots")
     check_slots(options, (blocks - 1) * options.block_size, MOST_BLOCKS)
-    clock, page = _step_time(options, asked, per_token), page_size(options)
+    clock, page = _step_time(options, asked, per_token, notes), page_size(options)
     try:
         sim = SimConfig(blocks, options.block_size, longest, options.placement, scheduler, clock, options.saturate,
                         split_freed=version.splits_freed, page_slots=page_slots(page, asked),
@@ -179,18 +182,34 @@ def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:
     return options.max_num_seqs or min(seqs, tokens), tokens
 
 
-def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token: int | None) -> StepTime:
+def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token: int | None, notes: list[str]) -> StepTime:
     wanted = options.step_time
+    file = None if wanted is None or wanted == "roofline" or wanted.startswith("constant:") else _file(wanted)
     gpu = None if asked is None else asked.gpu
+    if file is not None and file.kind == "constant":
+        return file.constant()
     try:
-        if wanted is not None and wanted != "roofline":
+        if wanted is not None and wanted.startswith("constant:"):
             return parse_constant(wanted)
         if asked is None or gpu is None or gpu.bandwidth_bytes_per_s is None:
-            if wanted == "roofline":
-                raise InputError("--step-time roofline needs a --model and a --gpu of the catalogue")
+            if wanted is not None:
+                what = "roofline" if file is None else f"{show_path(wanted)} is a roofline: it"
+                raise InputError(f"--step-time {what} needs a --model and a --gpu of the catalogue")
             return ConstantStepTime(20_000)
         assert per_token is not None
         ranks = options.tensor_parallel_size
-        return roofline(asked.model, gpu, weight_bytes(asked.model, asked.dtype) / ranks, per_token, ranks)
+        made = roofline(asked.model, gpu, weight_bytes(asked.model, asked.dtype) / ranks, per_token, ranks)
     except ValueError as error:
         raise InputError(str(error)) from None
+    if file is None:
+        return made
+    other = file.elsewhere(model=asked.model.name, gpu=gpu.name, tensor_parallel_size=ranks)
+    notes.extend([other] if other else [])
+    return file.applied(made)
+
+
+def _file(wanted: str) -> StepTimeFile:
+    """The file of ``--step-time``; a word that is neither a file nor looks like one is a slip of the pen."""
+    if not os.path.exists(wanted) and not wanted.endswith(".toml"):
+        raise InputError(f"--step-time {wanted!r}: roofline, constant:20ms (us, ms or s), or a file of pagedsim calibrate")
+    return read_step_time(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from experiments import options as opt
 from experiments.reading import add_reading
@@ -14,6 +15,11 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("trace")
     group.add_argument("trace", nargs="?", help="trace file, plain, gzip or zstd, - for standard input, or a folder of ServeGen "
                        "or kv-cache-tester; without one, the built-in chat workload")
+    add_handling(group)
+
+
+def add_handling(group: Any) -> None:
+    """How a trace is read, completed and cut; ``group`` is a group of a parser's arguments."""
     add_reading(group)
     group.add_argument("--synth-prefix", metavar="KIND:KEY=VALUE,...", help="make up prefix identity where the trace has none, "
                        "as system:tokens=512 (docs/synthetic.md)")

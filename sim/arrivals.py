@@ -8,12 +8,15 @@ its answer is read, and after the think time the next question arrives.
     r2                                           '- think -x      rejected: the wait for r3 starts where r2 arrives
     r3                                                     '- think -|=== answer ===|
 
+A client may also keep only so many requests in the server (`InFlight`): the next one in line goes when one has ended.
+
 Everything is by instants: requests of one instant arrive in the order of their rows, wherever their times came from.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +103,65 @@ class Arrivals:
             heapq.heappush(self._instants, time_us)
             rows = self._rows[time_us] = []
         rows.append(request)
+
+
+class InFlight(Arrivals):
+    """A client with at most ``most`` requests in the server, as ``vllm bench serve --max-concurrency``.
+
+    Requests stand in line by their times in the trace and go when that time has come and one of the places is free; then they
+    arrive, so a time to first token counts from there. Whoever is rejected takes no place.
+
+    Parameters
+    ----------
+    trace : Trace
+        No closed loop: ValueError.
+    served : bool, shape (requests,)
+    most : int
+        Places, 1 or more.
+    saturate : bool
+        As of `Arrivals`.
+
+    Examples
+    --------
+    >>> trace = Trace("three", np.array([4, 9, 2]), np.array([3, 1, 1]), arrival_us=np.array([0, 0, 70]))
+    >>> client = InFlight(trace, np.ones(3, bool), most=1)
+    >>> client.due(0), client.next_us
+    ([0], None)
+    >>> client.ended([0], 50)
+    >>> client.due(50)
+    [1]
+    >>> client.ended([1], 60)
+    >>> client.next_us, client.arrival_us.tolist()
+    (70, [0, 50, 70])
+    """
+
+    def __init__(self, trace: Trace, served: NDArray[np.bool_], most: int, saturate: bool = False) -> None:
+        super().__init__(trace, served, saturate)
+        if self._follower:
+            raise ValueError("requests that follow each other, and a limit on those in flight: one of them")
+        self._line = deque((time, row) for time in sorted(self._instants) for row in self._rows[time])
+        self._instants.clear()
+        self._rows.clear()
+        self.arrival_us[served] = NEVER
+        for _ in range(most):
+            self._go(0)
+
+    def ended(self, requests: list[int], now_us: int) -> None:
+        """As many places are free now as requests ended."""
+        for _ in requests:
+            self._go(now_us)
+
+    def _go(self, now_us: int) -> None:
+        """A place is free: it is for the next in line."""
+        if self._line:
+            time, row = self._line.popleft()
+            self.arrival_us[row] = max(time, now_us)
+            self._expect(row, max(time, now_us))
+
+
+def arrivals_of(trace: Trace, served: NDArray[np.bool_], saturate: bool = False, most_in_flight: int | None = None) -> Arrivals:
+    """The arrivals of a trace, by a client that keeps at most so many requests in the server where there is a limit."""
+    return Arrivals(trace, served, saturate) if most_in_flight is None else InFlight(trace, served, most_in_flight, saturate)
 
 
 def _followers(trace: Trace, follows: NDArray[np.bool_]) -> dict[int, int]:

@@ -79,6 +79,8 @@ class SimConfig:
         Replicas, each with a pool and a scheduler as said here.
     router : str
         A name in `catalog.ROUTERS`: which replica a request goes to.
+    most_in_flight : int, optional
+        The client keeps at most so many requests in the server (`arrivals.InFlight`).
     """
 
     num_blocks: int
@@ -95,10 +97,11 @@ class SimConfig:
     host_memory: HostMemory | None = None
     data_parallel_size: int = 1
     router: str = "least-loaded"
+    most_in_flight: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("num_blocks", 1), ("block_size", 1), ("max_model_len", 2), ("longest_jump", 1), ("page_slots", 1),
-                            ("data_parallel_size", 1)):
+                            ("data_parallel_size", 1), ("most_in_flight", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.placement not in PLACEMENTS:

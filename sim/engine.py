@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from sim.arrivals import Arrivals
+from sim.arrivals import arrivals_of
 from sim.catalog import ALLOCATORS, CACHING, ROUTERS, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
@@ -65,7 +65,7 @@ class Engine:
         known = demand_behind(trace, warm, config.max_model_len) if warm is not None and warms else self.demand
         self._allocators = [ALLOCATORS[allocator](known, config) for _ in range(config.data_parallel_size)]
         verdict = self._verdicts()
-        self.arrivals = Arrivals(trace, verdict == SERVED, config.saturate)
+        self.arrivals = arrivals_of(trace, verdict == SERVED, config.saturate, config.most_in_flight)
         size = block_slots(allocator, config)
         facts = [Run((own,), config, self.demand, Ledger(own.capacity, size - 1), RequestLog(len(trace)),
                      self.arrivals.arrival_us, verdict) for own in self._allocators]

@@ -7,8 +7,8 @@ The roofline takes the larger of the two and adds a fixed time for launching ker
 
     t = max(bytes / (bandwidth x efficiency), flops / (peak x efficiency)) + overhead
 
-Efficiencies are stated, not fitted: 0.8 of the data sheet's bandwidth and 0.5 of its dense peak are what well-tuned
-kernels reach. They are fields; put your own server's in.
+The default efficiencies are stated, not fitted: 0.8 of the data sheet's bandwidth and 0.5 of its dense peak are what
+well-tuned kernels reach. They are fields; `pagedsim calibrate` fits them to measurements of a server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class StepTime(Protocol):
 
 @dataclass(frozen=True)
 class ConstantStepTime:
-    """Every step takes as long.
+    """Every step takes ``us`` microseconds; ``source`` says who says so.
 
     Examples
     --------
@@ -61,6 +61,7 @@ class ConstantStepTime:
     """
 
     us: int
+    source: str = ""
 
     def __post_init__(self) -> None:
         if self.us < 1:
@@ -70,7 +71,7 @@ class ConstantStepTime:
         return self.us if isinstance(load.new_tokens, int) else np.full(len(load.new_tokens), self.us, np.int64)
 
     def describe(self) -> str:
-        return f"constant {self.us / 1000:g} ms"
+        return f"constant {self.us / 1000:g} ms" + (f", {self.source}" if self.source else "")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class RooflineStepTime:
         Reached shares of them.
     overhead_us : float
         Fixed time of a step.
+    source : str
+        Who says so, for people; empty for the defaults.
     """
 
     weight_bytes: float
@@ -104,6 +107,7 @@ class RooflineStepTime:
     bandwidth_efficiency: float = 0.8
     flops_efficiency: float = 0.5
     overhead_us: float = 1000.0
+    source: str = ""
 
     def __post_init__(self) -> None:
         for name in ("bandwidth_bytes_per_s", "peak_flops_per_s", "bandwidth_efficiency", "flops_efficiency"):
@@ -124,7 +128,7 @@ class RooflineStepTime:
         return (f"roofline ({self.weight_bytes / 1e9:.1f} GB weights and {self.kv_bytes_per_token:,} B/token over "
                 f"{self.bandwidth_bytes_per_s / 1e9:,.0f} GB/s x {self.bandwidth_efficiency:g}, prefill over "
                 f"{self.peak_flops_per_s / 1e12:,.0f} TFLOP/s x {self.flops_efficiency:g}, "
-                f"{self.overhead_us / 1000:g} ms a step)")
+                f"{self.overhead_us / 1000:g} ms a step)" + (f", {self.source}" if self.source else ""))
 
 
 def roofline(model: ModelShape, gpu: Gpu, weight_bytes: float, kv_bytes_per_token: int,

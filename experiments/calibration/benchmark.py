@@ -1,0 +1,278 @@
+"""Results of vLLM's ``bench serve --save-result``, with and without ``--save-detailed``: one object, or one a line where
+``--append-result`` made several.
+
+    detailed   input_lens, output_lens, ttfts, itls of each request: mean and median TTFT and TPOT, and means of groups of
+               requests: TTFT of those with prompts of like length, TPOT of those sent at about one time
+    summary    only totals and means: as many equal requests of the mean lengths, or those of a trace
+
+The client, as the benchmark makes it: all requests at once (``request_rate`` inf), or gaps drawn from a gamma distribution of
+shape ``burstiness`` and stretched so that the last comes at requests / rate; a request is sent when its time has come and fewer
+than ``max_concurrency`` are under way, first come first served. Where the file has ``start_times`` these are taken, less
+``queue_times`` where it has them too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from experiments.calibration.cases import (
+    BY_PROMPT,
+    BY_TIME,
+    METRICS,
+    STATISTICS,
+    Case,
+    Floats,
+    Target,
+    group_means,
+    groups_of,
+)
+from workloads.messages import Place, bad_value, complaint, missing_column, show
+from workloads.readers.common import Head
+from workloads.readers.json_document import document
+from workloads.readers.json_lines import json_rows
+from workloads.readers.source import Source
+from workloads.readers.values import length_of
+from workloads.request import IntArray, Trace
+
+DETAILS = ("input_lens", "output_lens", "ttfts", "itls")
+TOTALS = ("completed", "total_input_tokens", "total_output_tokens")
+MOST_REQUESTS, MOST_IN_FLIGHT, LONGEST_S = 1_000_000, 1 << 20, 1e8
+EQUAL = ("only totals: {:,} equal requests of {:,} + {:,} tokens stand for those that were sent, so only means are compared; "
+         "--save-detailed or --trace has their lengths")
+RAMP = "its rate went up while it ran (ramp_up_strategy), which is not modelled"
+NO_CONTENT = "the file does not say what prompts shared: nothing is found in the prefix cache"
+FAILED = "{:,} of {:,} requests failed, or generated nothing, and are left out"
+
+
+def is_benchmark(head: Head) -> bool:
+    """Whether an object is such a result."""
+    return {"input_lens", "ttfts"} <= head.keys or ("completed" in head.keys and "total_input_tokens" in head.keys)
+
+
+def read_benchmarks(source: Source, head: Head, lengths: Trace | None, seed: int) -> list[Case]:
+    """One case an object.
+
+    Parameters
+    ----------
+    source : Source
+    head : Head
+        Of the source: whether its first line is an object by itself.
+    lengths : Trace, optional
+        Lengths (and content) of the requests that were sent, for a file without them.
+    seed : int
+        Of arrivals that are drawn.
+
+    Raises
+    ------
+    InputError
+        On one line.
+    """
+    objects: Iterator[tuple[Place, dict[str, Any]]] = json_rows(source) if head.record is not None else \
+        iter([(Place(source.path, source.first.line), document(source))])
+    return [_case(place, found, lengths, seed) for place, found in objects]
+
+
+# ---------------------------------------------------------------------- one object
+@dataclass(frozen=True)
+class _Client:
+    """How requests were sent."""
+
+    rate_per_s: float
+    burstiness: float
+    most_in_flight: int | None
+    notes: tuple[str, ...] = ()
+
+    def label(self, path: str, place: Place, requests: int) -> str:
+        pace = "all at once" if math.isinf(self.rate_per_s) else f"{self.rate_per_s:g}/s"
+        limit = "" if self.most_in_flight is None else f", {self.most_in_flight} at once at most"
+        where = f":{place.line}" if place.line > 1 else ""
+        return f"{path}{where}: {requests:,} requests, {pace}{limit}"
+
+    def times_us(self, n: int, rng: np.random.Generator) -> IntArray:
+        """When each request may be sent."""
+        if math.isinf(self.rate_per_s):
+            return np.zeros(n, np.int64)
+        gaps = np.ones(n) if math.isinf(self.burstiness) else rng.gamma(self.burstiness, size=n)
+        at = np.cumsum(gaps)
+        last = n / self.rate_per_s * 1e6
+        if at[-1] <= 0 or not last < 2.0**62:
+            return np.zeros(n, np.int64)
+        times: IntArray = np.rint((at - at[0]) * (last / at[-1])).astype(np.int64)
+        return times
+
+
+def _case(place: Place, found: Mapping[str, Any], lengths: Trace | None, seed: int) -> Case:
+    client = _client(place, found)
+    if "input_lens" not in found and "ttfts" not in found:
+        return _summary(place, found, client, lengths, np.random.default_rng(seed))
+    if lengths is not None:
+        raise complaint(place.path, place.line, "it has the lengths of its requests: --trace is for one without")
+    return _detailed(place, found, client, np.random.default_rng(seed))
+
+
+def _client(place: Place, found: Mapping[str, Any]) -> _Client:
+    rate, burstiness, limit = (found.get(name) for name in ("request_rate", "burstiness", "max_concurrency"))
+    notes = [RAMP] if found.get("ramp_up_strategy") is not None else []
+    if "request_rate" not in found:
+        notes.append("no request_rate: all requests are sent at once")
+    if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_IN_FLIGHT):
+        raise bad_value(place, "max_concurrency", f"{show(limit)} is not a whole number from 1 to {MOST_IN_FLIGHT}")
+    shape = 1.0 if burstiness is None else _positive(place, "burstiness", burstiness)
+    return _Client(_positive(place, "request_rate", rate), shape, limit, tuple(notes))
+
+
+def _positive(place: Place, name: str, value: Any) -> float:
+    """A number above 0; "inf", and nothing, is infinite."""
+    if value is None or (isinstance(value, str) and value.lower() in ("inf", "infinity")):
+        return math.inf
+    number = _number(place, name, value)
+    if not number > 0:
+        raise bad_value(place, name, f"{show(value)} is not above 0")
+    return number
+
+
+def _number(place: Place, name: str, value: Any, most: float = math.inf) -> float:
+    """A finite number of at least 0."""
+    if type(value) is not int and type(value) is not Decimal:
+        raise bad_value(place, name, f"{show(value)} is not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number) or number > most:
+        raise bad_value(place, name, f"{show(value)} is too large")
+    if number < 0:
+        raise bad_value(place, name, f"{show(value)} is negative")
+    return number
+
+
+# ---------------------------------------------------------------------- only totals
+def _summary(place: Place, found: Mapping[str, Any], client: _Client, lengths: Trace | None, rng: np.random.Generator) -> Case:
+    n, prompts, outputs = (length_of(found, name, place) for name in TOTALS)
+    if not 1 <= n <= MOST_REQUESTS:
+        raise bad_value(place, "completed", f"{n} requests: from 1 to {MOST_REQUESTS:,} are read")
+    targets = [target for metric in METRICS for target in _means(place, found, metric, lengths is not None)]
+    if not targets:
+        raise missing_column(place, "mean_ttft_ms", list(found))
+    notes = [*client.notes]
+    if lengths is None:
+        each = max(1, round(prompts / n)), max(1, round(outputs / n))
+        notes += [EQUAL.format(n, *each), NO_CONTENT]
+        trace = Trace(place.path, np.full(n, each[0], np.int64), np.full(n, each[1], np.int64), client.times_us(n, rng))
+    else:
+        trace = _like(place, lengths, n, client.times_us(n, rng))
+    return Case(client.label(place.path, place, n), trace, tuple(targets), client.most_in_flight, tuple(notes))
+
+
+def _means(place: Place, found: Mapping[str, Any], metric: str, percentiles: bool) -> Iterator[Target]:
+    """The mean is fitted; the median too, and the 99th percentile shown, where the lengths are known."""
+    for statistic in STATISTICS:
+        name = f"{statistic}_{metric}_ms"
+        if found.get(name) is not None and (percentiles or statistic == "mean"):
+            value = _number(place, name, found[name], LONGEST_S * 1e3)
+            if value > 0:                              # no request had a second token
+                yield Target(metric, statistic, np.array([value / 1e3]), statistic != "p99")
+
+
+def _like(place: Place, lengths: Trace, n: int, times_us: IntArray) -> Trace:
+    if len(lengths) < n:
+        raise complaint(place.path, place.line, f"{n:,} requests were completed, and {lengths.source} has only {len(lengths):,}")
+    content = None if lengths.content is None else lengths.content.take(np.arange(n))
+    return Trace(lengths.source, lengths.prompt_tokens[:n], lengths.output_tokens[:n], times_us, content=content)
+
+
+# ---------------------------------------------------------------------- each request
+def _detailed(place: Place, found: Mapping[str, Any], client: _Client, rng: np.random.Generator) -> Case:
+    lists = _lists(place, found)
+    n = len(lists["input_lens"])
+    prompt, output = (np.array(_read(place, name, lists[name], _length), np.int64) for name in DETAILS[:2])
+    ttft = np.array(_read(place, "ttfts", lists["ttfts"], _seconds))
+    after = np.array(_read(place, "itls", lists["itls"], _sum)) if "latencies" not in lists \
+        else np.array(_read(place, "latencies", lists["latencies"], _seconds)) - ttft
+    sent = (prompt > 0) & (output > 0) & (ttft > 0)
+    notes = [*client.notes, NO_CONTENT]
+    if not sent.all():
+        notes.append(FAILED.format(int(n - sent.sum()), n))
+        if not sent.any():
+            raise bad_value(place, "ttfts", "no request got an answer")
+    rows = np.flatnonzero(sent)
+    times = _times(place, lists, client, n, rng)[rows]
+    order = np.argsort(times, kind="stable")
+    rows, times = rows[order], times[order]
+    tpot = np.where((output > 1) & (after > 0), after / np.maximum(output - 1, 1), np.nan)
+    trace = Trace(place.path, prompt[rows], output[rows], times - times[0])
+    measured = {"ttft": (ttft[rows], BY_PROMPT, prompt[rows]), "tpot": (tpot[rows], BY_TIME, np.arange(len(rows)))}
+    targets = tuple(target for metric, of_metric in measured.items() for target in _grouped(metric, *of_metric))
+    return Case(client.label(place.path, place, len(rows)), trace, targets, client.most_in_flight, tuple(notes))
+
+
+def _grouped(metric: str, values: Floats, how: str, key: IntArray) -> Iterator[Target]:
+    """Mean, median and the means of groups are fitted; the 99th percentile is shown."""
+    counted = ~np.isnan(values)
+    if not counted.any():
+        return
+    for name, statistic in STATISTICS.items():
+        yield Target(metric, name, np.array([float(statistic(values[counted]))]), name != "p99")
+    group, groups = groups_of(key, counted)
+    if groups > 1:
+        yield Target(metric, how, group_means(values, group, groups), True, group)
+
+
+def _lists(place: Place, found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    lists: dict[str, list[Any]] = {}
+    for name in (*DETAILS, "latencies", "start_times", "queue_times"):
+        column = found.get(name)
+        if column is None and name in DETAILS:
+            raise missing_column(place, name, list(found))
+        if column is None:
+            continue
+        if not isinstance(column, list):
+            raise bad_value(place, name, f"{show(column)} is not a list")
+        if len(column) != len(lists.get("input_lens", column)):
+            raise bad_value(place, name, f"{len(column)} entries, but {len(lists['input_lens'])} of input_lens")
+        lists[name] = column
+    if not 1 <= len(lists["input_lens"]) <= MOST_REQUESTS:
+        raise bad_value(place, "input_lens", f"{len(lists['input_lens'])} requests: from 1 to {MOST_REQUESTS:,} are read")
+    return lists
+
+
+def _times(place: Place, lists: Mapping[str, list[Any]], client: _Client, n: int, rng: np.random.Generator) -> IntArray:
+    """When each request was to be sent, before it waited for a place among those in flight."""
+    held = client.most_in_flight is not None
+    if "start_times" not in lists or (held and math.isinf(client.rate_per_s)):
+        return client.times_us(n, rng)                 # all in line at once: then the limit alone says who goes when
+    starts = np.array(_read(place, "start_times", lists["start_times"], _clock))
+    if held and "queue_times" in lists:
+        starts = starts - np.array(_read(place, "queue_times", lists["queue_times"], _seconds))
+    times: IntArray = np.rint((starts - starts.min()) * 1e6).astype(np.int64)
+    return times
+
+
+def _read(place: Place, name: str, column: list[Any], read: Callable[[Place, str, Any], float]) -> list[float]:
+    return [read(place._replace(within=f"entry {i}"), name, one) for i, one in enumerate(column)]
+
+
+def _length(place: Place, name: str, value: Any) -> int:
+    """A number of tokens, 0 among them."""
+    return length_of({name: value}, name, place)
+
+
+def _seconds(place: Place, name: str, value: Any) -> float:
+    return _number(place, name, value, LONGEST_S)
+
+
+def _clock(place: Place, name: str, value: Any) -> float:
+    return _number(place, name, value, 1e12)
+
+
+def _sum(place: Place, name: str, value: Any) -> float:
+    """Gaps between what one request got; in seconds."""
+    if not isinstance(value, list):
+        raise bad_value(place, name, f"{show(value)} is not a list")
+    return math.fsum(_seconds(place, name, one) for one in value)

@@ -1,0 +1,189 @@
+"""A server's log or metrics page as a piece of the result: start-up lines, and the traffic replayed beside what was seen."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from experiments.calibration.cases import Case, Target
+from experiments.calibration.metrics_page import Engine, MetricsPage
+from experiments.calibration.over_time import Replayed, ReplayOptions, replay
+from experiments.calibration.page_lines import page_lines
+from experiments.calibration.server_log import ServerLog
+from experiments.calibration.startup import blocks_seen, start_up_lines
+from experiments.deployment import deployment, model_and_gpu
+from experiments.load import load_trace
+from experiments.setup import Setup, size_up
+from sim.engine import Engine as Simulation
+from sim.gauges import RECENT_REQUESTS
+from sim.sizing.deployment import Deployment
+from sim.sizing.versions import parse_version
+from workloads.messages import show_path
+from workloads.request import InputError
+
+JsonObject = dict[str, Any]
+COMPUTED_SINCE = (0, 16, 0)                            # from about then on the log counts prompt tokens that were computed only
+PER_ADMISSION_SINCE = (0, 28, 0)
+ONE_ENGINE = "a trace is replayed through one: --engine N, with the trace of what it served"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A piece of the result, and what a picture or a fit needs of it."""
+
+    document: JsonObject
+    setup: Setup | None = None
+    replayed: Replayed | None = None
+
+
+def allocator_of(options: argparse.Namespace) -> str:
+    """The paged allocator that serves as the measured server does."""
+    return "paged-prefix" if options.enable_prefix_caching else "paged"
+
+
+def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> Watched:
+    """Start-up lines, and the gauges over time where there is a trace.
+
+    Raises
+    ------
+    InputError
+        If the trace cannot be served by the server that the log and the options describe.
+    """
+    if options.engine is not None:
+        log = log.of_engine(options.engine)
+    notes += log.notes
+    asked = _asked(options, notes)
+    pool = blocks_seen(log, asked, options.block_size)
+    lines = start_up_lines(log, asked, None if pool is None else pool[0], notes)
+    document: JsonObject = {"startup": [line.json() for line in lines], "lines": len(log.samples), "engines": list(log.engines),
+                            "facts": {name: list(values) for name, values in log.facts.items()}, "settings": log.settings,
+                            "vllm_version": log.version, "pool": pool and {"num_blocks": pool[0], "how": pool[1]},
+                            "over_time": None}
+    if options.trace is None:
+        if log.samples:
+            notes.append("the periodic lines are not compared: --trace TRACE gives the traffic that was served")
+        return Watched(document | {"seen": _seen(log)})
+    if not log.samples:
+        raise InputError(f"{show_path(log.path)}: no periodic line is in it to compare a replay with")
+    if len(log.engines) > 1:
+        raise InputError(f"{show_path(log.path)}: lines of {len(log.engines)} engines ({', '.join(map(str, log.engines))}): "
+                         + ONE_ENGINE)
+    setup = _setup(options, None if pool is None else pool[0], show_path(log.path), notes)
+    made = replay(log.samples, setup.trace, setup.sim, allocator_of(options), _replay_options(setup, options))
+    if made is None:
+        raise InputError(f"{show_path(log.path)}: no line falls into the time that the trace takes"
+                         + ("" if options.offset is None else f" at --offset {options.offset:g}"))
+    _time_notes(made, setup, notes)
+    return Watched(document | {"seen": _seen(log), "over_time": _over_time(made)}, setup, made)
+
+
+def _asked(options: argparse.Namespace, notes: list[str]) -> Deployment | None:
+    """The server without a given pool; None where no model is known."""
+    if options.model is None:
+        return None
+    bare = argparse.Namespace(**{**vars(options), "num_gpu_blocks_override": options.num_gpu_blocks_override or 1})
+    model, gpu = model_and_gpu(bare, notes)            # a pool is given: no GPU is assumed
+    assert model is not None
+    return replace(deployment(options, model, gpu), num_gpu_blocks_override=None)
+
+
+def _setup(options: argparse.Namespace, blocks: int | None, path: str, notes: list[str]) -> Setup:
+    """The simulated server: the pool that was seen, unless an option says otherwise."""
+    if options.num_gpu_blocks_override is None and options.available_kv_gib is None:
+        if blocks is None and options.gpu is None:
+            raise InputError(f"{path}: it does not say how large the pool is: --num-gpu-blocks-override, or --model and --gpu")
+        if blocks is not None:
+            options = argparse.Namespace(**{**vars(options), "num_gpu_blocks_override": blocks})
+            notes.append(f"replayed in the pool that was seen: {blocks:,} blocks of {options.block_size}")
+    trace = load_trace(options, notes)
+    if trace.sequences is not None:
+        raise InputError(f"{trace.source}: requests of several sequences are not compared with a server's gauges")
+    setup = size_up(trace, options, notes)
+    if setup.sim.scheduler.batching != "continuous":
+        raise InputError("--batching static: a vLLM server batches continuously")
+    notes.append(f"step time: {setup.sim.step_time.describe()}")
+    return setup
+
+
+def _replay_options(setup: Setup, options: argparse.Namespace) -> ReplayOptions:
+    return ReplayOptions(options.offset, parse_version(setup.version).number < COMPUTED_SINCE, setup.warm)
+
+
+def _time_notes(made: Replayed, setup: Setup, notes: list[str]) -> None:
+    how = (f"looked for within the {made.interval_s:g} s before the first line with work, where running requests and generated "
+           "tokens fit best; --offset S sets it") if made.searched else "as --offset says"
+    side = "after" if made.offset_s >= 0 else "before"
+    notes.append(f"clocks: the first arrival comes {abs(made.offset_s):g} s {side} the first periodic line, {how}")
+    if made.left_out:
+        notes.append(f"{made.left_out:,} lines before the first arrival or after the end are not compared")
+    if "hit_percent" in made.seen:
+        notes.append(f"the hit rate is that of the {RECENT_REQUESTS:,} most recent requests, as the log takes it")
+        if parse_version(setup.version).number < PER_ADMISSION_SINCE:
+            notes.append(f"vLLM {setup.version} counts a waiting request in every step that looks at it, the simulation once")
+
+
+def _over_time(made: Replayed) -> JsonObject:
+    return {"offset_s": made.offset_s, "searched": made.searched, "interval_s": made.interval_s, "compared": len(made.time_s),
+            "left_out": made.left_out, "errors": made.errors(), "time_s": np.round(made.time_s, 6).tolist(),
+            "seen": {name: values.tolist() for name, values in made.seen.items()},
+            "predicted": {name: values.tolist() for name, values in made.predicted.items()}}
+
+
+def _seen(log: ServerLog) -> JsonObject:
+    """Mean and peak of the gauges, as they were printed."""
+    made = {}
+    for name in ("running", "waiting", "usage_percent", "hit_percent", "prompt_tokens_per_s", "generation_tokens_per_s"):
+        values = [value for sample in log.samples if (value := getattr(sample, name)) is not None]
+        if values:
+            made[name] = {"mean": float(np.mean(values)), "peak": float(np.max(values)), "last": float(values[-1])}
+    return made
+
+
+# ---------------------------------------------------------------------- a metrics page
+def watch_page(page: MetricsPage, options: argparse.Namespace, notes: list[str]) -> Watched:
+    """Counters and means, beside the simulation where there is a trace; InputError as `watch_log`."""
+    if options.engine is not None:
+        page = page.of_engine(options.engine)
+    together = page.together()
+    if len(page.engines) > 1:
+        notes.append(f"{len(page.engines)} engines: sums of all, and the mean of their usage; --engine N shows one")
+        if options.trace is not None:
+            raise InputError(f"{show_path(page.path)}: numbers of {len(page.engines)} engines: {ONE_ENGINE}")
+    slots = _slots(together)
+    setup = run = None
+    if options.trace is not None:
+        blocks = together.pool.get("num_gpu_blocks", "")
+        seen = int(blocks) if blocks.isdigit() and len(blocks) < 13 and int(blocks) > 0 else None
+        setup = _setup(options, seen, show_path(page.path), notes)
+        run = Simulation(setup.trace, setup.sim, allocator_of(options), warm=setup.warm).run()
+        _same_traffic(together, len(setup.trace), notes)
+    if options.elapsed is None and "e2e" in together.totals:
+        notes.append("--elapsed S, the seconds the counters have been counting, gives the mean number of requests in the server")
+    lines = page_lines(together, run, slots, options.elapsed)
+    return Watched({"page": [line.json() for line in lines], "engines": list(page.engines), "models": list(page.models),
+                    "pool": dict(together.pool)}, setup)
+
+
+def _slots(engine: Engine) -> int | None:
+    blocks, size = (engine.pool.get(name, "") for name in ("num_gpu_blocks", "block_size"))
+    known = blocks.isdigit() and size.isdigit() and len(blocks) < 13 and len(size) < 7 and int(blocks) > 0
+    return (int(blocks) - 1) * int(size) if known else None
+
+
+def _same_traffic(engine: Engine, requests: int, notes: list[str]) -> None:
+    seen = engine.values.get("succeeded")
+    if seen is not None and seen != requests:
+        notes.append(f"the counters have {seen:,.0f} completed requests and the trace has {requests:,}: not the same traffic")
+
+
+def page_case(page: MetricsPage, options: argparse.Namespace, setup: Setup) -> Case:
+    """The means of a page's histograms as targets of a fit; InputError if it has neither."""
+    engine = (page if options.engine is None else page.of_engine(options.engine)).together()
+    targets = tuple(Target(metric, "mean", np.array([mean])) for metric in ("ttft", "tpot")
+                    if metric in engine.totals and (mean := engine.totals[metric].mean))
+    if not targets:
+        raise InputError(f"{show_path(page.path)}: --fit: no histogram of times to first token or per output token has counted")
+    return Case(show_path(page.path), setup.trace, targets)

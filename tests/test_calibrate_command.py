@@ -1,0 +1,293 @@
+"""`pagedsim calibrate`: a server's log and page beside a replay that is equal, what a page and a log say by themselves, pictures,
+one line for whatever is wrong, and a page of documentation whose commands run."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_run import run
+from served import (
+    BLOCKS,
+    GPU,
+    SERVER,
+    TRUTH,
+    Journal,
+    benchmark,
+    log_lines,
+    metrics,
+    requests,
+    serve,
+    server,
+    start_up,
+    table,
+    written,
+)
+from test_calibrate_gauges import shared_requests
+
+from experiments.calibrate import main
+from experiments.step_time_file import read_step_time, step_time_text
+from workloads.writers import write_trace
+
+ROOT = Path(__file__).resolve().parents[1]
+HERE = {"model": "meta-llama/Meta-Llama-3.1-8B", "gpu": "H100-80GB", "tensor_parallel_size": 1}
+
+
+class Served:
+    """Traffic that a known server served, with all that it wrote."""
+
+    def __init__(self, folder, trace, every_us=2_000_000, first_us=700_000, **changes):
+        self.trace, self.journal = trace, Journal()
+        self.run, self.ttft, self.tpot = serve(trace, server(**changes), observers=[self.journal])
+        end = int(self.run.log.finished_us.max())
+        self.lines = log_lines(self.journal, BLOCKS, first_us, end + 2 * every_us, every_us)
+        self.log, self.page, self.traffic, self.clock = (folder / name for name in (
+            "server.log", "metrics.txt", "served.csv", "efficiencies.toml"))
+        self.log.write_text(start_up() + "\n".join(self.lines) + "\n")
+        self.page.write_text(metrics(self.run, self.ttft, self.tpot))
+        with self.traffic.open("w") as file:
+            write_trace(trace, "csv", file)
+        self.clock.write_text(step_time_text(TRUTH, HERE, []))
+
+    def options(self, *more):
+        return (*more, "--trace", self.traffic, "--gpu", GPU, "--step-time", self.clock)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Half of the requests begin with a shared prefix; lines every two seconds, the first 0.7 s after the first arrival."""
+    return Served(tmp_path_factory.mktemp("served"), shared_requests(150, 7, 12.0))
+
+
+def calibrated(capsys, *arguments):
+    said = run(capsys, "calibrate", *arguments, "--json", "-", "-q")
+    assert (said.status, said.err) == (0, "")
+    return said.json
+
+
+def refused(capsys, *arguments):
+    said = run(capsys, "calibrate", *arguments)
+    assert (said.status, said.out) == (2, "") and said.err.count("\n") == 1
+    return said.err
+
+
+# ---------------------------------------------------------------------- a log
+def test_where_everything_is_equal_the_error_is_zero(served, capsys):
+    made = calibrated(capsys, served.log, *served.options("--offset", -0.7))
+    over = made["over_time"]
+    assert set(over["errors"]) == {"running", "waiting", "usage_percent", "hit_percent", "prompt_tokens_per_s",
+                                   "generation_tokens_per_s"}
+    for name, error in over["errors"].items():
+        assert (error["mean_absolute_error"], error["bias"]) == (0.0, 0.0), name
+        assert error["seen_mean"] > 0 or name == "waiting"
+    assert over["compared"] >= 6 and max(over["seen"]["hit_percent"]) > 10 and over["offset_s"] == -0.7
+    assert over["seen"]["running"] == over["predicted"]["running"] and not over["searched"]
+
+
+def test_the_clocks_find_each_other(served, capsys):
+    made = calibrated(capsys, served.log, *served.options())["over_time"]
+    assert made["searched"] and abs(made["offset_s"] + 0.7) < 0.011            # a candidate every 0.02 s
+    assert made["errors"]["running"]["mean_absolute_error"] < 1 and made["interval_s"] == 2.0
+
+
+def test_a_queue_is_seen_too(tmp_path, capsys):
+    """At most 6 sequences: a queue of tens, in jumps of decode steps that nobody can join."""
+    config = server()
+    few = Served(tmp_path, requests(60, 3, 30.0), scheduler=type(config.scheduler)(6, 8192))
+    made = calibrated(capsys, few.log, *few.options("--offset", -0.7, "--max-num-seqs", 6))["over_time"]
+    assert max(made["seen"]["waiting"]) > 20
+    assert all(error["mean_absolute_error"] == 0 for error in made["errors"].values())
+
+
+def test_a_wrong_server_is_off(served, capsys):
+    made = calibrated(capsys, served.log, "--trace", served.traffic, "--gpu", GPU, "--offset", -0.7)["over_time"]["errors"]
+    assert made["running"]["bias"] < -3 and made["generation_tokens_per_s"]["mean_absolute_error"] > 20
+
+
+def test_old_versions_count_prompts_whole(served, capsys):
+    old = calibrated(capsys, served.log, *served.options("--offset", -0.7, "--vllm-version", "0.14"))["over_time"]["errors"]
+    assert old["prompt_tokens_per_s"]["bias"] > 100
+
+
+def test_start_up_lines(served, capsys):
+    made = calibrated(capsys, served.log, "--gpu", GPU)
+    lines = {line["name"]: line for line in made["startup"]}
+    assert lines["KV cache size, from the blocks"]["agrees"] and lines["KV cache size, from the memory printed"]["agrees"]
+    assert lines["maximum concurrency for 4,096 tokens, from the blocks"]["predicted"] == round(BLOCKS / 256, 2)
+    assert lines["blocks"]["seen"] == BLOCKS and lines["blocks"]["predicted"] > 25_000       # the test's own pool is smaller
+    assert made["pool"]["num_blocks"] == BLOCKS and "by the rules of vLLM 0.33" in made["pool"]["how"]
+    assert made["over_time"] is None and made["seen"]["running"]["peak"] > 10
+
+
+def test_a_log_that_disagrees_says_so(tmp_path, capsys):
+    path = tmp_path / "odd.log"
+    path.write_text(start_up().replace("48,000 tokens", "47,000 tokens"))
+    said = run(capsys, "calibrate", path, "--gpu", GPU)
+    assert said.status == 0 and "NOT as printed" in said.out
+
+
+def test_blocks_of_the_first_engine_are_as_printed(tmp_path, capsys):
+    """v001 of the start-up logs: 1,952 blocks, 1.56x of 20,000 tokens."""
+    path = tmp_path / "v0.log"
+    path.write_text("INFO 11-20 01:02:03 executor.py:1 # GPU blocks: 1952, # CPU blocks: 2048\n"
+                    "INFO 11-20 01:02:03 executor.py:2 Maximum concurrency for 20000 tokens per request: 1.56x\n")
+    made = calibrated(capsys, path, "--model", "Llama-3.1-8B", "--vllm-version", "0.6.4")
+    assert made["pool"] == {"num_blocks": 1952, "how": "as printed"}
+    assert [line["agrees"] for line in made["startup"]] == [True]
+
+
+def test_what_is_typed_goes_before_what_the_log_says(served, capsys):
+    said = run(capsys, "calibrate", served.log, "--gpu", GPU, "--max-model-len", 2048)
+    assert "typed, and so not taken from" in said.out and "--max-model-len=4096" in said.out
+    made = calibrated(capsys, served.log, *served.options("--offset", -0.7, "--num-gpu-blocks-override", 4000))
+    assert made["capacity"]["num_blocks"] == 4000
+
+
+def test_engines_of_a_log(served, tmp_path, capsys):
+    both = tmp_path / "two.log"
+    both.write_text(served.log.read_text() + "\n".join(line.replace("Engine 000", "Engine 001") for line in served.lines) + "\n")
+    assert "lines of 2 engines (0, 1)" in refused(capsys, both, *served.options())
+    made = calibrated(capsys, both, *served.options("--engine", 1, "--offset", -0.7))["over_time"]
+    assert made["errors"]["running"]["mean_absolute_error"] == 0
+    assert "no periodic line of engine 7; those of 0, 1 are there" in refused(capsys, both, "--engine", 7)
+
+
+# ---------------------------------------------------------------------- a page
+def test_a_page_beside_the_same_traffic(served, capsys):
+    made = calibrated(capsys, served.page, *served.options("--max-model-len", 4096))
+    lines = {line["name"]: line for line in made["page"]}
+    for name in ("requests completed", "prompt tokens", "generated tokens", "preemptions", "prefix cache hit rate",
+                 "mean time to first token", "mean time per output token", "mean time in the queue", "mean end-to-end time"):
+        assert lines[name]["difference"] == pytest.approx(0, abs=1e-9), name
+    assert lines["requests completed"]["seen"] == 150 and lines["prefix cache hit rate"]["seen"] > 10
+
+
+def test_what_follows_from_a_page_alone(tmp_path, capsys):
+    """1,001 blocks of 16, a quarter in use by 4 requests; 90 s of requests in an hour."""
+    path = tmp_path / "page.txt"
+    path.write_text('vllm:num_requests_running{engine="0"} 4\nvllm:kv_cache_usage_perc{engine="0"} 0.25\n'
+                    'vllm:e2e_request_latency_seconds_sum{engine="0"} 7200\n'
+                    'vllm:e2e_request_latency_seconds_count{engine="0"} 9\n'
+                    'vllm:cache_config_info{block_size="16",num_gpu_blocks="1001",engine="0"} 1.0\n')
+    lines = {line["name"]: line["seen"] for line in calibrated(capsys, path, "--elapsed", 3600)["page"]}
+    assert lines["tokens held at this moment"] == 4000 and lines["tokens held by each running request"] == 1000
+    assert lines["requests in the server on average (Little)"] == 2 and lines["mean end-to-end time"] == 800
+
+
+def test_a_page_may_be_fitted_to(tmp_path, capsys):
+    served, out = Served(tmp_path, requests(25, 6, 8.0)), tmp_path / "fitted.toml"
+    made = calibrated(capsys, served.page, *served.options()[:4], "--max-model-len", 4096, "--fit", "--out", out)
+    errors = made["fit"]["errors"]
+    assert errors["after"]["tpot"] < 0.01 < errors["before"]["tpot"] and errors["after"]["ttft"] < 0.03
+    assert "cannot be told apart" in made["fit"]["numbers"]["overhead_us"]["remark"]
+    assert read_step_time(str(out)).fitted["measured"] == [str(served.page)]
+
+
+def test_other_traffic_is_noticed(served, tmp_path, capsys):
+    short = tmp_path / "short.csv"
+    short.write_text("arrival_us,prompt_tokens,output_tokens\n0,100,20\n")
+    said = run(capsys, "calibrate", served.page, "--trace", short, "--gpu", GPU, "--max-model-len", 4096)
+    assert "the counters have 150 completed requests and the trace has 1: not the same traffic" in said.out
+
+
+# ---------------------------------------------------------------------- what is wrong is one line
+def test_one_line_errors(served, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    points.write_text("prompt_tokens,output_tokens,ttft_ms\n100,5,20\n")
+    for words, said in (
+            ((points,), "a fit needs the server that was measured: --model and --gpu of the catalogue"),
+            ((points, "--model", "Llama-3.1-8B", "--gpu", "80GB"), "the efficiencies of a roofline are fitted"),
+            ((points, *SERVER, "--step-time", "constant:5ms"), "no constant step time"),
+            ((points, *SERVER, "--offset", 3), "--offset has no meaning for a fit"),
+            ((points, *SERVER, "--trace", served.traffic), "a table has its own"),
+            ((points, *SERVER, "--format", "csv"), "--format is for a trace file"),
+            ((served.log, served.log), "compared by itself, and 2 files were given"),
+            ((served.log, "--elapsed", 3), "--elapsed has no meaning for a log"),
+            ((served.log, "--out", tmp_path / "x.toml"), "--out: nothing was fitted"),
+            ((served.log, "--plot", tmp_path / "x.png"), "--plot: there is nothing to draw"),
+            ((served.log, *served.options("--offset", 1e6)), "no line falls into the time that the trace takes"),
+            ((served.page, "--fit"), "--fit needs --trace"),
+            ((served.page, *served.options("--batching", "static", "--max-model-len", 4096)), "server batches continuously"),
+            (("-", "-"), "only one file comes from standard input"),
+            ((tmp_path / "none.csv",), "no such file"),
+            ((points, "--out", points, *SERVER), "--out would overwrite what is read")):
+        message = refused(capsys, *words)
+        assert said in message, (words, message)
+    long = tmp_path / "long.csv"
+    long.write_text("prompt_tokens,output_tokens,ttft_ms\n5000,5,20\n")
+    assert "not the one that was measured" in refused(capsys, long, *SERVER)
+
+
+def test_a_log_without_a_pool_or_without_lines(tmp_path, served, capsys):
+    path = tmp_path / "lines.log"
+    path.write_text("\n".join(served.lines) + "\n")
+    assert "does not say how large the pool is" in refused(capsys, path, "--trace", served.traffic)
+    path.write_text(start_up())
+    assert "no periodic line is in it" in refused(capsys, path, *served.options())
+
+
+def test_without_a_model_the_pool_alone_is_replayed(tmp_path, served, capsys):
+    path = tmp_path / "bare.log"
+    path.write_text("# GPU blocks: 3000, # CPU blocks: 0\n" + "\n".join(served.lines) + "\n")
+    said = run(capsys, "calibrate", path, "--trace", served.traffic)
+    assert said.status == 0 and "step time: constant 20 ms" in said.out and "the model is not known" in said.out
+
+
+# ---------------------------------------------------------------------- for people
+def test_pictures_have_the_same_bytes_again(served, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    points.write_text(table([(1024, 128, 1), (128, 64, 16)], server()))
+    for kind, words in (("svg", (points, *SERVER)), ("png", (served.log, *served.options("--offset", -0.7)))):
+        made = [tmp_path / f"{i}.{kind}" for i in range(2)]
+        for path in made:
+            assert run(capsys, "calibrate", *words, "--plot", path, "-q").status == 0
+        assert made[0].read_bytes() == made[1].read_bytes() and made[0].stat().st_size > 5000
+
+
+def test_what_is_printed(served, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    points.write_text(table([(1024, 128, 1), (1024, 64, 16)], server()))
+    said = run(capsys, "calibrate", points, *SERVER, "--out", tmp_path / "e.toml")
+    assert said.status == 0 and "share of the bandwidth" in said.out and "mean error after" in said.out
+    assert "they hold HTTP" in said.out or "hold HTTP, tokenising" in said.out
+    said = run(capsys, "calibrate", served.log, *served.options())
+    assert "clocks: the first arrival comes 0.7 s before the first periodic line, looked for within" in said.out
+    assert "replayed in the pool that was seen: 3,000 blocks of 16" in said.out
+
+
+def test_help_has_examples(capsys):
+    said = run(capsys, "calibrate", "--help")
+    assert said.status == 0 and "pagedsim calibrate server.log --trace served.jsonl" in said.out
+    assert "calibrate" in run(capsys, "--help").out
+
+
+DOCS = (ROOT / "docs" / "calibrate.md").read_text(encoding="utf-8")
+COMMANDS = [line[2:] for block in re.findall(r"^```console\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)
+            for line in block.splitlines() if line.startswith("$ pagedsim")]
+
+
+def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Served(tmp_path, requests(20, 6, 3.0), every_us=1_000_000)
+    Path("points.csv").write_text(re.search(r"^```csv\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)[1])
+    written(Path("rate-2.json"), benchmark(requests(6, 1, 2.0), server(), rate=2.0, detailed=False))
+    written(Path("rate-8.json"), benchmark(requests(9, 1, 8.0), server(), rate=8.0))
+    written(Path("closed.json"), benchmark(requests(16, 1), server(), at_once=8))
+    Path("week.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.3,396,109\n4.4,879,55\n")
+    monkeypatch.setattr("experiments.calibration.fit.EXPLORED", (0.1,))          # the longest part, tested elsewhere
+    monkeypatch.setattr("experiments.calibration.fit.GRID", ((0.6,), (0.4,), (3000.0,)))
+    assert len(COMMANDS) == 7
+    for command in COMMANDS:
+        assert main(shlex.split(command)[2:]) == 0 if command.split()[1] == "calibrate" else run(
+            capsys, *shlex.split(command)[1:]).status == 0, command
+        for name in re.findall(r"(?:--plot|--out|--json) (\S+)", command):
+            assert Path(name).stat().st_size > 0
+    fitted = json.loads(Path("gauges.json").read_text())
+    assert fitted["kind"] == "log" and fitted["over_time"]["compared"] > 5
+
+
+def test_the_file_of_the_documentation_is_one(tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text(re.search(r"^```toml\n(.*?)^```", DOCS, re.MULTILINE | re.DOTALL)[1])
+    assert read_step_time(str(path)).numbers == TRUTH
