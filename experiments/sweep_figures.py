@@ -144,10 +144,11 @@ def _line(axes: Any, points: list[tuple[float, Row]], name: str, drawn: dict[str
 
 
 def _y_axis(axes: Any, rows: list[Row]) -> None:
-    """From 0, unless all that is drawn lies far above."""
+    """From 0, unless a mean lies below, or all that is drawn far above."""
     ends = [row[k] for row in rows for k in ("low", "mean", "high") if row.get(k) is not None]
-    if 0 <= min(ends) < 0.6 * max(ends) or min(ends) == max(ends) == 0:
-        axes.set_ylim(bottom=0)
+    least = min(row["mean"] for row in rows if row["mean"] is not None)
+    if least >= 0 and (min(ends) < 0.6 * max(ends) or max(ends) == 0):
+        axes.set_ylim(bottom=0)                        # an interval may reach below where no value can
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.grid(axis="y", color="#E3E3E3", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -161,7 +161,10 @@ def test_a_line_without_intervals_and_a_single_point(tmp_path, drawn):  # noqa: 
 def test_values_far_from_0_do_not_begin_there(tmp_path, drawn):  # noqa: F811
     plot_lines([band(1, "a", 100.0), band(2, "a", 110.0)], png(tmp_path), LABELS)
     plot_lines([band(1, "a", 10.0), band(2, "a", 110.0)], png(tmp_path), LABELS)
-    assert drawn[0].axes[0].get_ylim()[0] > 90 and drawn[1].axes[0].get_ylim()[0] == 0
+    plot_lines([band(1, "a", 0.2), band(2, "a", 5.0)], png(tmp_path), LABELS)
+    plot_lines([band(1, "a", -0.2), band(2, "a", 5.0)], png(tmp_path), LABELS)
+    bottoms = [figure.axes[0].get_ylim()[0] for figure in drawn]
+    assert bottoms[0] > 90 and bottoms[1:3] == [0, 0] and bottoms[3] < -1.2
 
 
 def test_too_many_series(tmp_path, drawn):  # noqa: F811
