@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,10 +14,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def start(scenario, folder, *more):
     """`pagedsim sweep` in a process group of its own."""
-    command = [sys.executable, "-m", "experiments.cli", "sweep", str(scenario), "--out", str(folder), "--no-figures", "-q", *more]
+    return launch([sys.executable, "-m", "experiments.cli", *words(scenario, folder, *more)], Path(scenario).parent)
+
+
+def words(scenario, folder, *more):
+    """The command's words."""
+    return ["sweep", str(scenario), "--out", str(folder), "--no-figures", "-q", *more]
+
+
+def launch(command, folder):
+    """A process that leads a group, with our packages on its path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                            env=environment, cwd=Path(scenario).parent)
+                            env=environment, cwd=folder)
 
 
 def finish(process, limit_s=300):
@@ -38,18 +45,26 @@ def kept(folder):
     return {}
 
 
-def kill_after_a_point(process, folder, before, pause_s):
-    """Kill it with all its processes once one more point is kept and some time went by; the rows kept, or None if it ended."""
-    while process.poll() is None:
-        if len(kept(folder)) > before:
-            time.sleep(pause_s)
-            break
-        time.sleep(0.01)
-    if process.poll() is not None:
-        return None
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    return kept(folder)
+KILLED = """
+import os, signal, sys, threading
+from experiments.cli import main
+from experiments.whatif.store import Store
+write, group, left, pause_s = Store.write, int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+def counting(*arguments):
+    global left
+    write(*arguments)
+    left -= 1
+    if left == 0:
+        threading.Timer(pause_s, os.killpg, (group, signal.SIGKILL)).start()
+Store.write = counting
+sys.exit(main(sys.argv[4:]))
+"""
+
+
+def start_killing(scenario, folder, points, pause_s, *more, group=0):
+    """The same; some time after so many more points were kept a process group is killed, its own one unless another is named."""
+    command = [sys.executable, "-c", KILLED, str(group), str(points), str(pause_s), *words(scenario, folder, *more)]
+    return launch(command, Path(scenario).parent)
 
 
 def files(folder):

@@ -8,8 +8,8 @@ import sys
 import time
 
 import pytest
-from cli_run import timed
-from sweep_run import ROOT, files, finish, kept, start
+from cli_run import run, timed
+from sweep_run import ROOT, files, finish, kept, start, start_killing
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
@@ -43,6 +43,12 @@ class RealCluster:
         self.address()
         return self.launch("worker", "--nthreads", "1", "--no-nanny")
 
+    def wait_for_workers(self, count):
+        from distributed import Client
+        with Client(self.address(), set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=60)
+        return self.address()
+
     def close(self):
         for process in self.processes:
             if process.poll() is None:
@@ -75,53 +81,42 @@ max-num-seqs = [2, 4, 8, 16]
     return path
 
 
-def assert_same(one, other):
-    assert files(one) == files(other)
-
-
 def test_two_workers_one_of_them_killed(tmp_path, cluster):
     path = scenario(tmp_path, 200)
     assert finish(start(path, tmp_path / "here", "--jobs", "2"))[0] == 0
     first, _ = cluster.worker(), cluster.worker()
-    process = start(path, tmp_path / "there", "--dask", cluster.address())
-    while len(kept(tmp_path / "there")) < 5 and process.poll() is None:
-        time.sleep(0.01)
-    os.killpg(first.pid, signal.SIGKILL)
-    at_kill = len(kept(tmp_path / "there"))
-    status, _, err = finish(process)
+    address = cluster.wait_for_workers(2)
+    status, _, err = finish(start_killing(path, tmp_path / "there", 5, 0.01, "--dask", address, group=first.pid))
     assert status == 0, err
-    assert 5 <= at_kill < 40, "it was killed in the middle"
     assert err.count("\n") == 1 and "vanished: its points go to the others (1 left)" in err
-    assert_same(tmp_path / "here", tmp_path / "there")
+    assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
 def test_killed_and_resumed_on_a_cluster(tmp_path, cluster):
     path = scenario(tmp_path)
     assert finish(start(path, tmp_path / "here", "--jobs", "2"))[0] == 0
     cluster.worker(), cluster.worker()
-    process = start(path, tmp_path / "there", "--dask", cluster.address())
-    while len(kept(tmp_path / "there")) < 3 and process.poll() is None:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
+    address = cluster.wait_for_workers(2)
+    assert finish(start_killing(path, tmp_path / "there", 3, 0, "--dask", address))[0] == -signal.SIGKILL
     before = kept(tmp_path / "there")
     assert 3 <= len(before) < 40
-    status, _, err = finish(start(path, tmp_path / "there", "--resume", "--dask", cluster.address()))
+    status, _, err = finish(start(path, tmp_path / "there", "--resume", "--dask", address))
     assert (status, err) == (0, "")
-    assert_same(tmp_path / "here", tmp_path / "there")
+    assert files(tmp_path / "here") == files(tmp_path / "there")
 
 
 def test_a_scheduler_that_vanishes_is_one_line_and_what_ended_is_kept(tmp_path, cluster):
     path = scenario(tmp_path, 200)
     cluster.worker()
-    process = start(path, tmp_path / "there", "--dask", cluster.address())
-    while len(kept(tmp_path / "there")) < 3 and process.poll() is None:
-        time.sleep(0.01)
-    os.killpg(cluster.scheduler.pid, signal.SIGKILL)
+    address = cluster.wait_for_workers(1)
+    process = start_killing(path, tmp_path / "there", 3, 0, "--dask", address, group=cluster.scheduler.pid)
     status, _, err = finish(process)
     assert status == 2 and "the scheduler is gone" in err and "--resume goes on with it" in err and "Traceback" not in err
-    assert len(kept(tmp_path / "there")) >= 3
+    assert 3 <= len(kept(tmp_path / "there")) < 40
 
 
-def test_nobody_answers(tmp_path):
-    status, _, err = finish(start(scenario(tmp_path), tmp_path / "out", "--dask", "tcp://127.0.0.1:1"))
-    assert status == 2 and err.count("\n") == 1 and "--dask tcp://127.0.0.1:1: no scheduler answers there" in err
+def test_nobody_answers(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("experiments.whatif.cluster.ANSWER_S", 0.5)
+    said = run(capsys, "sweep", scenario(tmp_path), "--out", tmp_path / "out", "--dask", "tcp://127.0.0.1:1")
+    assert said.status == 2 and said.err.count("\n") == 1
+    assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in said.err

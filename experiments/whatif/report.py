@@ -21,6 +21,7 @@ from experiments.version import VERSION
 from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
 from experiments.whatif.export import table_columns, write_csv, write_parquet
 from experiments.whatif.outcome import Group, Outcome, changes
+from experiments.whatif.pictures import draw
 from experiments.whatif.points import said
 from experiments.whatif.search import Found, Verdict
 from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
@@ -46,7 +47,6 @@ def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) 
     write_text(os.path.join(folder, "answers.txt"), lambda file: file.write("\n".join(lines) + "\n") and None)
     drawn = []
     if not options.no_figures:
-        from experiments.whatif.pictures import draw
         drawn = draw(outcome, folder)
     notes = [*_counts(outcome, folder), *(f"drew {name}" for name in drawn)]
     deliver(document, options.json, options.quiet, lambda: _print(lines, notes, options.quiet), notes)
