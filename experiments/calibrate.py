@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         if document["fit"] is None or setup is None:
             raise InputError("--out: nothing was fitted: a table or a benchmark result is, or a metrics page with --trace --fit")
         text = file_of(document["fit"], setup, options.measured, options.tensor_parallel_size)
-        write_text(options.out, lambda file: file.write(text) and None)
+        write_text(options.out, lambda file: print(text, end="", file=file))
     deliver(document, options.json, options.quiet, lambda: print_calibration(document, options.quiet), document["notes"])
     return 0
 

@@ -58,7 +58,7 @@ class StepTimeFile:
 
     def applied(self, roofline: RooflineStepTime) -> RooflineStepTime:
         """A model's roofline with the efficiencies of the file."""
-        return replace(roofline, source=self.source, **self.numbers)
+        return replace(with_numbers(roofline, self.numbers), source=self.source)
 
     @property
     def source(self) -> str:
@@ -71,6 +71,12 @@ class StepTimeFile:
         others = [f"{name} {self.fitted[name]}, not {used[name]}" for name in SAME
                   if name in self.fitted and used.get(name) is not None and self.fitted[name] != used[name]]
         return f"--step-time {show_path(self.path)}: fitted to {'; '.join(others)}" if others else None
+
+
+def with_numbers(roofline: RooflineStepTime, numbers: Mapping[str, float]) -> RooflineStepTime:
+    """A roofline with other efficiencies, by their names in `EFFICIENCIES`."""
+    bandwidth, flops, overhead_us = (numbers[name] for name in EFFICIENCIES)
+    return replace(roofline, bandwidth_efficiency=bandwidth, flops_efficiency=flops, overhead_us=overhead_us)
 
 
 def read_step_time(path: str) -> StepTimeFile:

@@ -59,12 +59,12 @@ def test_a_benchmark_with_a_limit_gives_them_back(tmp_path, capsys):
 
 def test_a_sweep_of_rates_predicts_what_was_measured(tmp_path, capsys):
     """Open loop: where in a step a request arrives moves its TTFT by up to a step, so the ground is rough. What one rate cannot
-    tell apart, a run with a limit does; the latencies are met all the same."""
-    open_loop = written(tmp_path / "rate.json", benchmark(requests(60, 3, rate=6.0), server(), rate=6.0))
-    closed = written(tmp_path / "closed.json", benchmark(requests(40, 2), server(), at_once=12))
+    tell apart, a run with a limit does, to a tenth here; the latencies are met all the same."""
+    open_loop = written(tmp_path / "rate.json", benchmark(requests(30, 3, rate=6.0), server(), rate=6.0))
+    closed = written(tmp_path / "closed.json", benchmark(requests(30, 2), server(), at_once=12))
     errors = calibrated(capsys, open_loop)["fit"]["errors"]["after"]
     assert errors["tpot"] < 0.02 and errors["ttft"] < 0.06
-    assert recovered(calibrated(capsys, open_loop, closed)["fit"], 0.05)
+    assert recovered(calibrated(capsys, open_loop, closed)["fit"], 0.1)
 
 
 def test_noise_gives_an_uncertainty_that_holds_the_truth(tmp_path, capsys):

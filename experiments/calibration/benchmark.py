@@ -103,8 +103,8 @@ class _Client:
         last = n / self.rate_per_s * 1e6
         if at[-1] <= 0 or not last < 2.0**62:
             return np.zeros(n, np.int64)
-        times: IntArray = np.rint(at * (last / at[-1])).astype(np.int64)
-        return times - times[0]
+        times: IntArray = np.rint((at - at[0]) * (last / at[-1])).astype(np.int64)
+        return times
 
 
 def _case(place: Place, found: Mapping[str, Any], lengths: Trace | None, seed: int) -> Case:
@@ -164,7 +164,7 @@ def _summary(place: Place, found: Mapping[str, Any], client: _Client, lengths: T
     if lengths is None:
         each = max(1, round(prompts / n)), max(1, round(outputs / n))
         notes += [EQUAL.format(n, *each), NO_CONTENT]
-        trace = Trace(place.path, *(np.full(n, tokens, np.int64) for tokens in each), client.times_us(n, rng))
+        trace = Trace(place.path, np.full(n, each[0], np.int64), np.full(n, each[1], np.int64), client.times_us(n, rng))
     else:
         trace = _like(place, lengths, n, client.times_us(n, rng))
     return Case(client.label(place.path, place, n), trace, tuple(targets), client.most_in_flight, tuple(notes))
@@ -250,7 +250,8 @@ def _times(place: Place, lists: Mapping[str, list[Any]], client: _Client, n: int
     starts = np.array(_read(place, "start_times", lists["start_times"], _clock))
     if held and "queue_times" in lists:
         starts = starts - np.array(_read(place, "queue_times", lists["queue_times"], _seconds))
-    return np.rint((starts - starts.min()) * 1e6).astype(np.int64)
+    times: IntArray = np.rint((starts - starts.min()) * 1e6).astype(np.int64)
+    return times
 
 
 def _read(place: Place, name: str, column: list[Any], read: Callable[[Place, str, Any], float]) -> list[float]:

@@ -10,8 +10,9 @@ targets: where in a step a request arrives moves its TTFT by up to a step, and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ from workloads.request import InputError, IntArray, Trace
 
 Floats = NDArray[np.float64]
 METRICS = ("ttft", "tpot")
-STATISTICS = {"mean": np.mean, "median": np.median, "p99": lambda values: np.percentile(values, 99)}
+STATISTICS: dict[str, Callable[[Floats], Any]] = {"mean": np.mean, "median": np.median,
+                                                  "p99": lambda values: np.percentile(values, 99)}
 BY_PROMPT, BY_TIME = "mean by prompt length", "mean by time"
 MOST_GROUPS, LEAST_IN_GROUP = 10, 8
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from experiments.calibration.cases import Case, Floats, log_ratios, simulate_case
-from experiments.step_time_file import EFFICIENCIES
+from experiments.step_time_file import EFFICIENCIES, with_numbers
 from sim.config import SimConfig
 from sim.step_time import RooflineStepTime
 
@@ -30,11 +30,11 @@ GRID = ((0.25, 0.55, 0.9), (0.12, 0.45), (300.0, 4000.0))
 GIVEN_UP_FIRST = ("overhead_us", "flops_efficiency")
 STEPS, LONGEST_STEP = (0.05, 0.01), 1.0                # in logarithms: 5 %, 1 %, and a factor of e
 WIDE = 0.2                                             # over which it is judged what the measurements say: jumps fade there
-ITERATIONS, ATTEMPTS = 12, 5
+ITERATIONS, ATTEMPTS = 8, 4
 HAIR, STEADY = 1e-3, 3e-3                              # smooth residuals scatter by less than three hairs
 AS_GOOD = 2.0
 SOLVED = 1e-9                                          # cost below which the measurements are met: 0.005 % each
-EXPLORED, MOST_ROUNDS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.01, 0.005), 6
+EXPLORED, MOST_ROUNDS = (0.3, 0.1, 0.03, 0.01), 3
 NO_EFFECT, ALIKE = 1e-3, 0.02                          # of a unit change in the logarithm; sine of the angle between effects
 PART = 0.2                                             # who takes part in a trade: the share of a unit change
 Numbers = dict[str, float]
@@ -76,7 +76,7 @@ class Simulated:
         self._count = 0
 
     def __call__(self, numbers: Numbers) -> Floats:
-        clock = replace(self._roofline, **numbers)
+        clock = with_numbers(self._roofline, numbers)
         ratios = [log_ratios(case.targets, simulate_case(case, self._sim, clock, self._allocator)) for case in self._cases]
         self._count += 1
         self._tell(self._count)

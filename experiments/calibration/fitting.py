@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
 from experiments.calibration.fit import Simulated, fit
 from experiments.setup import Setup
-from experiments.step_time_file import EFFICIENCIES, Provenance, step_time_text
+from experiments.step_time_file import EFFICIENCIES, Provenance, step_time_text, with_numbers
 from experiments.version import VERSION
 from sim.step_time import RooflineStepTime
 from workloads.request import InputError
@@ -51,7 +51,7 @@ def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool) ->
     made = fit(Simulated(cases, setup.sim, clock, allocator, _tell(quiet)), default, weights_of(cases))
     if not quiet and sys.stderr is not None and sys.stderr.isatty():
         print(file=sys.stderr)
-    after = [simulate_case(case, setup.sim, replace(clock, **made.numbers), allocator) for case in cases]
+    after = [simulate_case(case, setup.sim, with_numbers(clock, made.numbers), allocator) for case in cases]
     numbers = {name: {"default": default[name], "fitted": made.numbers[name], "standard_error": made.errors[name],
                       "remark": made.remarks.get(name)} for name in EFFICIENCIES}
     document = {"numbers": numbers, "simulations": made.simulations,

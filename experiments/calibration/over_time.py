@@ -90,7 +90,7 @@ def columns(samples: Sequence[Sample]) -> _Log:
             if all(getattr(sample, name) is not None for sample in samples)}
     if samples[0].time_s is None:
         return _Log(np.arange(len(samples)) * INTERVAL_S, seen, INTERVAL_S)
-    time_s = np.array([sample.time_s for sample in samples], np.float64)
+    time_s: Floats = np.array([sample.time_s for sample in samples], np.float64)
     gaps = np.diff(time_s)
     gaps = gaps[gaps >= 0.5]                           # several lines of one instant tell nothing
     interval = float(np.round(np.median(gaps), 1)) if len(gaps) else INTERVAL_S
@@ -157,7 +157,8 @@ def _offsets(log: _Log, given: float | None) -> Floats | None:
     first = log.first_busy
     if first is None:
         return None
-    return log.time_s[first] - np.arange(CANDIDATES) * (log.interval_s / CANDIDATES)
+    tried: Floats = log.time_s[first] - np.arange(CANDIDATES) * (log.interval_s / CANDIDATES)
+    return tried
 
 
 def _instants(log: _Log, offsets: Floats) -> IntArray:

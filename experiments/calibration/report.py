@@ -16,6 +16,7 @@ from workloads.request import InputError
 JsonObject = dict[str, Any]
 PIPE_COLUMNS, LEAST_COLUMNS = 120, 90
 MOST_CASES = 20
+VERDICTS: dict[bool | None, str] = {True: "as printed", False: "NOT as printed"}
 NAMES = {"bandwidth_efficiency": "share of the bandwidth", "flops_efficiency": "share of the peak FLOP/s",
          "overhead_us": "fixed time a step, us"}
 GAUGES = {"running": "running requests", "waiting": "waiting requests", "usage_percent": "KV cache usage",
@@ -115,7 +116,7 @@ def _seen_table(lines: list[JsonObject]) -> Table:
     made = _table("", "seen", "predicted", "difference", "")
     made.columns[4].justify = "left"
     for line in lines:
-        verdict = {True: "as printed", False: "NOT as printed"}.get(line.get("agrees"), "")
+        verdict = VERDICTS.get(line.get("agrees"), "")
         predicted, relative = line["predicted"], line["relative"]
         ours = "" if predicted is None else _number(predicted, line["unit"])
         made.add_row(line["name"], _number(line["seen"], line["unit"]), ours,
