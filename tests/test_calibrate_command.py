@@ -24,10 +24,14 @@ from served import (
     table,
     written,
 )
+from small import config_of, trace_of
 from test_calibrate_gauges import shared_requests
 
 from experiments.calibrate import main
+from experiments.calibration.over_time import ReplayOptions, replay
+from experiments.calibration.server_log import Sample
 from experiments.step_time_file import read_step_time, step_time_text
+from sim.step_time import ConstantStepTime
 from workloads.writers import write_trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,6 +87,7 @@ def test_where_everything_is_equal_the_error_is_zero(served, capsys):
         assert error["seen_mean"] > 0 or name == "waiting"
     assert over["compared"] >= 6 and max(over["seen"]["hit_percent"]) > 10 and over["offset_s"] == -0.7
     assert over["seen"]["running"] == over["predicted"]["running"] and not over["searched"]
+    assert over["time_s"][0] == 0.7 and over["left_out"] + over["compared"] == made["lines"]
 
 
 def test_the_clocks_find_each_other(served, capsys):
@@ -125,6 +130,29 @@ def test_a_log_that_disagrees_says_so(tmp_path, capsys):
     path.write_text(start_up().replace("48,000 tokens", "47,000 tokens"))
     said = run(capsys, "calibrate", path, "--gpu", GPU)
     assert said.status == 0 and "NOT as printed" in said.out
+    path.write_text("# GPU blocks: 3000, # CPU blocks: 0\n" + start_up().replace("11.72x", "11.73x").replace("48,000", "47,984"))
+    made = calibrated(capsys, path)
+    assert {line["name"]: line["agrees"] for line in made["startup"]} == {
+        "KV cache size, from the memory printed": True, "KV cache size, from the blocks": False,
+        "maximum concurrency for 4,096 tokens, from the blocks": False}
+
+
+@pytest.mark.parametrize(("blocks", "longest"), [(20480, 8001), (20480, 8192), (5000, 17), (1000, 33), (27, 40)])
+def test_the_pool_is_found_from_the_tokens_printed(tmp_path, capsys, blocks, longest):
+    """The worked example of the start-up rules: 20,480 blocks print 327,066 tokens at 8,001."""
+    tokens = int(blocks / -(-longest // 16) * longest)
+    path = tmp_path / "v1.log"
+    path.write_text(f"GPU KV cache size: {tokens:,} tokens\n")
+    made = calibrated(capsys, path, "--model", "Llama-3.1-8B", "--max-model-len", longest)
+    assert made["startup"][0]["agrees"] and made["pool"]["num_blocks"] == blocks and "by the rules" in made["pool"]["how"]
+
+
+def test_usage_is_of_the_blocks_that_can_be_used():
+    """10 usable blocks, 4 in use while one request of 13 to 16 tokens runs."""
+    samples = [Sample(i, float(i), 0, 0.0, 0.0, 1, 0, 40.0) for i in range(1, 4)]
+    made = replay(samples, trace_of([(13, 4)]), config_of(11, 4, 32, step_time=ConstantStepTime(1_000_000)), "paged",
+                  ReplayOptions(offset_s=-1.0))
+    assert made.predicted["usage_percent"].tolist() == [40.0, 40.0, 40.0] and made.time_s.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_blocks_of_the_first_engine_are_as_printed(tmp_path, capsys):

@@ -97,10 +97,18 @@ def test_the_window_is_the_last_thousand_requests_by_whole_steps():
 def test_a_resumed_request_has_what_it_generated():
     """Two sequences of 8 + 12 tokens in 6 usable blocks of 4: one is preempted; generated tokens never go back."""
     trace = trace_of([(8, 12), (8, 12)])
-    run, table = simulate_gauges(trace, config_of(7, 4, 24), "paged", np.arange(60))
-    generated = table[:, gauges.GENERATED]
+    run, table = simulate_gauges(trace, config_of(7, 4, 24, max_num_seqs=2, max_num_batched_tokens=3), "paged", np.arange(90))
+    generated = table[:, gauges.GENERATED]                                   # the recompute takes several steps
     assert run.preemptions == 1 and np.all(np.diff(generated) >= 0) and generated[-1] == 24
     assert table[-1, gauges.PREEMPTIONS] == 1 and table[-1, gauges.PROMPT] == 16
+
+
+def test_tokens_on_their_way_have_not_come():
+    """Asynchronous scheduling: one request alone gets its tokens at the same times, though two steps are under way."""
+    trace = trace_of([(4, 6)])
+    columns = [simulate_gauges(trace, config_of(8, 4, 16, async_scheduling=ahead), "paged", np.arange(9))[1][:, gauges.GENERATED]
+               for ahead in (False, True)]
+    assert columns[0].tolist() == columns[1].tolist() == [0, 1, 2, 3, 4, 5, 6, 6, 6]
 
 
 def test_only_block_pools_and_one_sequence_a_request():

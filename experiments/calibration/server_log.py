@@ -30,7 +30,7 @@ _PERIODIC = {name: re.compile(pattern) for name, pattern in {
     "generation_tokens_per_s": rf"Avg generation throughput: {_NUMBER} tokens/s",
     "running": r"Running: (\d{1,9}) reqs", "waiting": r"(?:Waiting|Pending): (\d{1,9}) reqs",
     "swapped": r"Swapped: (\d{1,9}) reqs", "preemptions": r"Preemptions: (\d{1,9})\b",
-    "usage_percent": rf"(?<!CPU )KV cache usage: {_NUMBER}%",
+    "usage_percent": rf"[A-Z]PU KV cache usage: {_NUMBER}%",
     "hit_percent": rf"Prefix cache hit rate: (?:GPU: )?{_NUMBER}%"}.items()}
 NEEDED = ("prompt_tokens_per_s", "generation_tokens_per_s", "running", "waiting", "usage_percent")
 _HIT_ALONE = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%")

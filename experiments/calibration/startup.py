@@ -12,13 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from experiments.calibration.server_log import ServerLog
+from sim.kv_formula import blocks_for
 from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB
 from sim.sizing.plan import Plan, plan
 from workloads.request import InputError
 
 HALF_PRINTED_GIB = 0.005
-NEAR = 64                                              # blocks around tokens / block size among which the pool is looked for
+NEAR, MOST_TOKENS = 24, 1 << 40                        # blocks around a guess among which the pool is looked for
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,12 @@ def blocks_seen(log: ServerLog, asked: Deployment | None, block_size: int) -> tu
         return None
     tokens = int(log.facts["kv_tokens"][-1])
     guess = tokens // block_size
-    if guess < 1:
+    if guess < 1 or tokens > MOST_TOKENS:
         return None
     if asked is None:
         return guess, f"{tokens:,} tokens / {block_size}"
-    for blocks in sorted(range(max(1, guess - NEAR), guess + NEAR), key=lambda blocks: abs(blocks - guess)):
+    by_length = tokens * blocks_for(asked.longest, block_size) // asked.longest      # since 0.22 a length is in whole blocks
+    for blocks in sorted({abs(near + k) + 1 for near in (guess, by_length) for k in range(-NEAR, NEAR)}):
         if plan(replace(asked, num_gpu_blocks_override=blocks)).report.kv_tokens == tokens:
             return blocks, f"from {tokens:,} tokens, by the rules of vLLM {asked.version}"
     return guess, f"{tokens:,} tokens / {block_size}, which vLLM {asked.version} would not print"
