@@ -30,8 +30,21 @@ def plot_points(points: Sequence[Points], title: str, path: str) -> None:
             ends = [1e3 * float(f(v[v > 0])) for f in (np.min, np.max) for v in [np.concatenate((each.measured, each.after))]]
             axes.plot(ends, ends, color=GREY, linestyle="--", linewidth=1, label="predicted = measured")
             axes.set(xscale="log", yscale="log", xlabel="measured (ms)", ylabel="predicted (ms)")
+            _plain_ticks(axes, [*ends, *(1e3 * each.before[each.before > 0])])
             axes.set_title(TITLES[each.metric], fontsize=9.5)
             axes.legend(frameon=False, fontsize=8)
+
+
+def _plain_ticks(axes: Any, values: Sequence[float]) -> None:
+    """Numbers as they are, some in every decade; more where there is less than one."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    narrow = max(values) < 8 * min(values)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8) if narrow else (1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_locator(NullLocator())
+        axis.set_minor_formatter(NullFormatter())
 
 
 def plot_over_time(made: Replayed, title: str, path: str) -> None:
@@ -44,7 +57,7 @@ def plot_over_time(made: Replayed, title: str, path: str) -> None:
             axes.plot(time, made.predicted[name], color=COLOURS[2], linewidth=1.2, linestyle="--", label="predicted")
             axes.set_title(NAMES[name], fontsize=9.5)
             axes.set(xlabel=f"time since the first arrival ({unit})", ylabel=GAUGES[name])
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.08 * max(1.0, float(seen.max()), float(made.predicted[name].max())))
             axes.legend(frameon=False, fontsize=8)
         for axes in panels[len(made.seen):]:
             axes.axis("off")
