@@ -105,6 +105,11 @@ def test_a_queue_is_seen_too(tmp_path, capsys):
     assert all(error["mean_absolute_error"] == 0 for error in made["errors"].values())
 
 
+def test_a_trace_that_does_not_fit_is_said(served, capsys):
+    said = run(capsys, "calibrate", served.log, *served.options("--offset", -0.7, "--max-model-len", 600))
+    assert said.status == 0 and re.search(r"note +\d+ requests of the trace do not fit the server and are rejected", said.out)
+
+
 def test_a_wrong_server_is_off(served, capsys):
     made = calibrated(capsys, served.log, "--trace", served.traffic, "--gpu", GPU, "--offset", -0.7)["over_time"]["errors"]
     assert made["running"]["bias"] < -3 and made["generation_tokens_per_s"]["mean_absolute_error"] > 20

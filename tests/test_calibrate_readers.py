@@ -403,7 +403,7 @@ def served_files():
 
 
 FILES = served_files()
-FUZZED = 250 * LONG
+FUZZED = 500 * LONG
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -1,7 +1,10 @@
 """The file of a step time: written and read back, taken by the commands, every fault on one line."""
 
+import numpy as np
 import pytest
 from cli_run import document, lengths, run
+from small import LONG
+from test_fuzz_readers import damaged
 
 from experiments.step_time_file import EFFICIENCIES, read_step_time, step_time_text
 from workloads.request import InputError
@@ -74,6 +77,19 @@ def test_faults_are_one_line(tmp_path, text, said):
     with pytest.raises(InputError) as caught:
         read_step_time(str(written(tmp_path, text)))
     assert said in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_fuzz(tmp_path):
+    """Thousands of damaged files: a step time, or one line."""
+    rng, path, done, said = np.random.default_rng(9), tmp_path / "fuzzed.toml", 0, []
+    for _ in range(1000 * LONG):
+        path.write_bytes(damaged(rng, step_time_text(NUMBERS, HERE, ["fitted"]).encode()))
+        try:
+            read_step_time(str(path))
+            done += 1
+        except InputError as error:
+            said.append(str(error))
+    assert done > 50 and len(said) > 50 and all("\n" not in message and len(message) < 500 for message in said)
 
 
 def test_zero_overhead_is_a_number():

@@ -27,6 +27,7 @@ GAUGES = {"running": "requests", "waiting": "requests", "usage_percent": "% of t
           "prompt_tokens_per_s": "tokens/s", "generation_tokens_per_s": "tokens/s"}
 INTERVAL_S = 10.0                                      # vLLM's VLLM_LOG_STATS_INTERVAL; 5 in the first engine
 CANDIDATES = 100                                       # places of the first arrival that are tried, over one interval
+MOST_INSTANTS = 500_000                                # fewer places for a log of days: 10 million numbers are looked at
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def _offsets(log: _Log, given: float | None) -> Floats | None:
     first = log.first_busy
     if first is None:
         return None
-    tried: Floats = log.time_s[first] - np.arange(CANDIDATES) * (log.interval_s / CANDIDATES)
+    count = min(CANDIDATES, max(2, MOST_INSTANTS // len(log.time_s)))
+    tried: Floats = log.time_s[first] - np.arange(count) * (log.interval_s / count)
     return tried
 
 

@@ -49,8 +49,8 @@ _FACTS = {name: re.compile(pattern) for name, pattern in {
     "graphs_gib": rf"Graph capturing finished in \S+ \S+ took {_NUMBER} GiB",
     "estimated_graphs_gib": rf"Estimated CUDA graph memory: {_NUMBER} GiB",
     "chunk_tokens": r"Chunked prefill is enabled with max_num_batched_tokens=(\d{1,9})"}.items()}
-_WORDS = re.compile(r"KV |blocks|concurrency|Model loading|Loading model|Graph capturing|CUDA graph|Chunked prefill|ersion |engine \(v|"
-                    r"args")
+_WORDS = re.compile(r"KV |blocks|concurrency|Model loading|Loading model|Graph capturing|CUDA graph|Chunked prefill|ersion |"
+                    r"engine \(v|args")
 _VERSION = re.compile(r"(?:LLM engine \(|vLLM API server version |\bversion )v?(\d{1,3}\.\d{1,3}[\w.+]{0,60})")
 _CONFIG = re.compile(r"LLM engine \(v[^)]{1,80}\) with config: (.*)|non-default args: \{(.*)|args: Namespace\((.*)")
 _SETTING = re.compile(r"""(?<![\w-])'?([a-z][a-z0-9_]{2,40})'?(?:=|: )('[^']{0,300}'|"[^"]{0,300}"|[\w./+-]{1,80})""")

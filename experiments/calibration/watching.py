@@ -19,6 +19,7 @@ from experiments.load import load_trace
 from experiments.setup import Setup, size_up
 from sim.engine import Engine as Simulation
 from sim.gauges import RECENT_REQUESTS
+from sim.run import SERVED, Run
 from sim.sizing.deployment import Deployment
 from sim.sizing.versions import parse_version
 from workloads.messages import show_path
@@ -77,6 +78,7 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
         raise InputError(f"{show_path(log.path)}: no line falls into the time that the trace takes"
                          + ("" if options.offset is None else f" at --offset {options.offset:g}"))
     _time_notes(made, setup, notes)
+    _rejected(made.run, notes)
     return Watched(document | {"seen": _seen(log), "over_time": _over_time(made)}, setup, made)
 
 
@@ -160,6 +162,7 @@ def watch_page(page: MetricsPage, options: argparse.Namespace, notes: list[str])
         setup = _setup(options, seen, show_path(page.path), notes)
         run = Simulation(setup.trace, setup.sim, allocator_of(options), warm=setup.warm).run()
         _same_traffic(together, len(setup.trace), notes)
+        _rejected(run, notes)
     if options.elapsed is None and "e2e" in together.totals:
         notes.append("--elapsed S, the seconds the counters have been counting, gives the mean number of requests in the server")
     lines = page_lines(together, run, slots, options.elapsed)
@@ -171,6 +174,12 @@ def _slots(engine: Engine) -> int | None:
     blocks, size = (engine.pool.get(name, "") for name in ("num_gpu_blocks", "block_size"))
     known = blocks.isdigit() and size.isdigit() and len(blocks) < 13 and len(size) < 7 and int(blocks) > 0
     return (int(blocks) - 1) * int(size) if known else None
+
+
+def _rejected(run: Run, notes: list[str]) -> None:
+    count = int((run.verdict != SERVED).sum())
+    if count:
+        notes.append(f"{count:,} requests of the trace do not fit the server and are rejected: max_model_len or the pool differs")
 
 
 def _same_traffic(engine: Engine, requests: int, notes: list[str]) -> None:
