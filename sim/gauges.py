@@ -24,7 +24,7 @@ from sim.demand import Demand
 from sim.engine import Engine
 from sim.memory.allocator import Allocator
 from sim.memory.paged import PagedAllocator
-from sim.run import SERVED, Observer, Run
+from sim.run import Observer, Run
 from sim.scheduler import Scheduler
 from sim.step import DecodeRun, Step
 from workloads.request import IntArray, Trace
@@ -92,7 +92,7 @@ class Gauges(Observer):
         self._instants = instants_us
         self._done = 0
         self._last: Sequence[int] = [0] * len(FIELDS)
-        self._prompt = self._computed = self._generated = self._late = 0
+        self._prompt = self._computed = self._generated = self._started_us = 0
         self._recent = RecentHits()
         self._seen = Recent(0, 0, 0)
         self._sent: deque[tuple[int, int]] = deque()   # prompt tokens of each step on its way
@@ -101,7 +101,6 @@ class Gauges(Observer):
         """The run whose engine calls, before it begins."""
         self._demand: Demand = run.demand
         self._arrival_us, self._hit = run.arrival_us, run.log.hit_tokens
-        self._served = run.verdict == SERVED
         self._of: IntArray = np.zeros(len(run.demand), np.int64)        # generated tokens of each request
         self._first = np.ones(len(run.demand), bool)   # whether its first token is to come
 
@@ -120,27 +119,27 @@ class Gauges(Observer):
                 prompt += int(self._demand.prompt[request])
                 computed += int(self._demand.prompt[request] - self._hit[request])
         self._sent.append((prompt, computed))
+        self._started_us = now_us
 
     def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
         self._sent.append((0, 0))
-        late = self._arrived(starts_us) if not run.open else np.zeros(len(starts_us), np.int64)
-        self._late = int(late[-1])
+        self._started_us = int(starts_us[-1])
         if len(starts_us) > 1:
-            self._within(starts_us, late)
+            self._within(starts_us)
 
-    def _within(self, starts_us: IntArray, late: IntArray) -> None:
+    def _within(self, starts_us: IntArray) -> None:
         """What was said between the first of these steps and the last; its own is the next `updated`."""
         self._fill(int(starts_us[1]))
         batch = self._scheduler.running
         first, steps = self._done, len(starts_us)
         stop = int(np.searchsorted(self._instants, starts_us[-1]))
         ends = np.append(np.searchsorted(starts_us, self._instants[first:stop], "right") - 2, steps - 2)
-        used, waiting = self._used(), len(self._scheduler.waiting)
+        used, waiting = self._used(), self._waiting(starts_us)
         rows = {}
         for step in dict.fromkeys(ends.tolist()):
             before = batch.computed - (steps - 1 - step)
             held = used - int((-(-batch.computed // self._size)).sum() - (-(-before // self._size)).sum())
-            rows[step] = [len(batch), waiting + int(late[step]), held, self._prompt, self._computed,
+            rows[step] = [len(batch), int(waiting[step]), held, self._prompt, self._computed,
                           self._generated + len(batch) * (step + 1), *self._counters()]
         for at, step in enumerate(ends[:-1].tolist(), start=first):
             self.table[at] = rows[step]
@@ -153,9 +152,9 @@ class Gauges(Observer):
         self._computed += computed
         self._generate(finished)
         self._admit()
-        self._last = [len(self._scheduler.running), len(self._scheduler.waiting) + self._late, self._used(), self._prompt,
-                      self._computed, self._generated, *self._counters()]
-        self._late = 0
+        waiting = int(self._waiting(np.array([self._started_us]))[0])
+        self._last = [len(self._scheduler.running), waiting, self._used(), self._prompt, self._computed, self._generated,
+                      *self._counters()]
 
     def ended(self) -> None:
         """The run is over: the rest of the instants show what was said last."""
@@ -177,10 +176,10 @@ class Gauges(Observer):
     def _counters(self) -> tuple[int, int, int]:
         return self._scheduler.preemptions, self._recent.queries, self._recent.hits
 
-    def _arrived(self, starts_us: IntArray) -> IntArray:
-        """By the start of each step, who arrived after the start of the first: no place for them, so the steps go on."""
-        times = np.sort(self._arrival_us[self._served & (self._arrival_us > starts_us[0]) & (self._arrival_us <= starts_us[-1])])
-        return np.searchsorted(times, starts_us, "right")
+    def _waiting(self, starts_us: IntArray) -> IntArray:
+        """Who waits at the end of each step, in order of time: without whoever arrived after it began."""
+        waiting = list(self._scheduler.waiting)
+        return np.searchsorted(np.sort(self._arrival_us[waiting]), starts_us, "right")
 
     def _generate(self, finished: list[int]) -> None:
         """Tokens that have come, of those that run and those that ended. A resumed request has them before it computes them."""

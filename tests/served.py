@@ -100,6 +100,7 @@ class Journal(Observer):
         self.sampling = []
 
     def scheduled(self, now_us, step):
+        self.waiting = len(self.scheduler.waiting)     # whoever arrives while the step is under way is counted by the next one
         for request, hit, _, resumed, _ in step.admitted:
             if not resumed:
                 self.known[request] = [hit, 0]
@@ -122,7 +123,7 @@ class Journal(Observer):
             while len(self.recent) > 1 and sum(r[0] for r in self.recent) > 1000:
                 self.recent.popleft()
         pool = self.allocator.pool
-        self.rows.append((now_us, len(self.scheduler.running), len(self.scheduler.waiting), int((pool.ref[1:] > 0).sum()),
+        self.rows.append((now_us, len(self.scheduler.running), self.waiting, int((pool.ref[1:] > 0).sum()),
                           self.prompt, self.computed, self.generated, sum(r[1] for r in self.recent),
                           sum(r[2] for r in self.recent)))
 

@@ -308,7 +308,7 @@ def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch, capsys):
     written(Path("rate-8.json"), benchmark(requests(9, 1, 8.0), server(), rate=8.0))
     written(Path("closed.json"), benchmark(requests(16, 1), server(), at_once=8))
     Path("week.csv").write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.3,396,109\n4.4,879,55\n")
-    monkeypatch.setattr("experiments.calibration.fit.EXPLORED", (0.1,))          # the longest part, tested elsewhere
+    monkeypatch.setattr("experiments.calibration.descent.EXPLORED", (0.1,))          # the longest part, tested elsewhere
     monkeypatch.setattr("experiments.calibration.fit.GRID", ((0.6,), (0.4,), (3000.0,)))
     assert len(COMMANDS) == 7
     for command in COMMANDS:

@@ -19,7 +19,8 @@ from experiments.calibration.cases import (
     weights_of,
     worst_of,
 )
-from experiments.calibration.fit import BOUNDS, EFFICIENCIES, Steadied, fit, jacobian
+from experiments.calibration.descent import BOUNDS, jacobian
+from experiments.calibration.fit import EFFICIENCIES, Steadied, fit
 
 DEFAULT = {"bandwidth_efficiency": 0.8, "flops_efficiency": 0.5, "overhead_us": 1000.0}
 POINTS = [(1024, 128, 1), (1024, 128, 16), (3000, 200, 4), (128, 256, 32)]

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -32,6 +30,7 @@ from experiments.calibration.cases import (
     group_means,
     groups_of,
 )
+from experiments.calibration.client import Client, client_of, number_of
 from workloads.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers.common import Head
 from workloads.readers.json_document import document
@@ -42,10 +41,9 @@ from workloads.request import IntArray, Trace
 
 DETAILS = ("input_lens", "output_lens", "ttfts", "itls")
 TOTALS = ("completed", "total_input_tokens", "total_output_tokens")
-MOST_REQUESTS, MOST_IN_FLIGHT, LONGEST_S = 1_000_000, 1 << 20, 1e8
+MOST_REQUESTS, LONGEST_S = 1_000_000, 1e8
 EQUAL = ("only totals: {:,} equal requests of {:,} + {:,} tokens stand for those that were sent, so only means are compared; "
          "--save-detailed or --trace has their lengths")
-RAMP = "its rate went up while it ran (ramp_up_strategy), which is not modelled"
 NO_CONTENT = "the file does not say what prompts shared: nothing is found in the prefix cache"
 FAILED = "{:,} of {:,} requests failed, or generated nothing, and are left out"
 
@@ -79,36 +77,8 @@ def read_benchmarks(source: Source, head: Head, lengths: Trace | None, seed: int
 
 
 # ---------------------------------------------------------------------- one object
-@dataclass(frozen=True)
-class _Client:
-    """How requests were sent."""
-
-    rate_per_s: float
-    burstiness: float
-    most_in_flight: int | None
-    notes: tuple[str, ...] = ()
-
-    def label(self, path: str, place: Place, requests: int) -> str:
-        pace = "all at once" if math.isinf(self.rate_per_s) else f"{self.rate_per_s:g}/s"
-        limit = "" if self.most_in_flight is None else f", {self.most_in_flight} at once at most"
-        where = f":{place.line}" if place.line > 1 else ""
-        return f"{path}{where}: {requests:,} requests, {pace}{limit}"
-
-    def times_us(self, n: int, rng: np.random.Generator) -> IntArray:
-        """When each request may be sent."""
-        if math.isinf(self.rate_per_s):
-            return np.zeros(n, np.int64)
-        gaps = np.ones(n) if math.isinf(self.burstiness) else rng.gamma(self.burstiness, size=n)
-        at = np.cumsum(gaps)
-        last = n / self.rate_per_s * 1e6
-        if at[-1] <= 0 or not last < 2.0**62:
-            return np.zeros(n, np.int64)
-        times: IntArray = np.rint((at - at[0]) * (last / at[-1])).astype(np.int64)
-        return times
-
-
 def _case(place: Place, found: Mapping[str, Any], lengths: Trace | None, seed: int) -> Case:
-    client = _client(place, found)
+    client = client_of(place, found)
     if "input_lens" not in found and "ttfts" not in found:
         return _summary(place, found, client, lengths, np.random.default_rng(seed))
     if lengths is not None:
@@ -116,44 +86,8 @@ def _case(place: Place, found: Mapping[str, Any], lengths: Trace | None, seed: i
     return _detailed(place, found, client, np.random.default_rng(seed))
 
 
-def _client(place: Place, found: Mapping[str, Any]) -> _Client:
-    rate, burstiness, limit = (found.get(name) for name in ("request_rate", "burstiness", "max_concurrency"))
-    notes = [RAMP] if found.get("ramp_up_strategy") is not None else []
-    if "request_rate" not in found:
-        notes.append("no request_rate: all requests are sent at once")
-    if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_IN_FLIGHT):
-        raise bad_value(place, "max_concurrency", f"{show(limit)} is not a whole number from 1 to {MOST_IN_FLIGHT}")
-    shape = 1.0 if burstiness is None else _positive(place, "burstiness", burstiness)
-    return _Client(_positive(place, "request_rate", rate), shape, limit, tuple(notes))
-
-
-def _positive(place: Place, name: str, value: Any) -> float:
-    """A number above 0; "inf", and nothing, is infinite."""
-    if value is None or (isinstance(value, str) and value.lower() in ("inf", "infinity")):
-        return math.inf
-    number = _number(place, name, value)
-    if not number > 0:
-        raise bad_value(place, name, f"{show(value)} is not above 0")
-    return number
-
-
-def _number(place: Place, name: str, value: Any, most: float = math.inf) -> float:
-    """A finite number of at least 0."""
-    if type(value) is not int and type(value) is not Decimal:
-        raise bad_value(place, name, f"{show(value)} is not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if math.isinf(number) or number > most:
-        raise bad_value(place, name, f"{show(value)} is too large")
-    if number < 0:
-        raise bad_value(place, name, f"{show(value)} is negative")
-    return number
-
-
 # ---------------------------------------------------------------------- only totals
-def _summary(place: Place, found: Mapping[str, Any], client: _Client, lengths: Trace | None, rng: np.random.Generator) -> Case:
+def _summary(place: Place, found: Mapping[str, Any], client: Client, lengths: Trace | None, rng: np.random.Generator) -> Case:
     n, prompts, outputs = (length_of(found, name, place) for name in TOTALS)
     if not 1 <= n <= MOST_REQUESTS:
         raise bad_value(place, "completed", f"{n} requests: from 1 to {MOST_REQUESTS:,} are read")
@@ -175,7 +109,7 @@ def _means(place: Place, found: Mapping[str, Any], metric: str, percentiles: boo
     for statistic in STATISTICS:
         name = f"{statistic}_{metric}_ms"
         if found.get(name) is not None and (percentiles or statistic == "mean"):
-            value = _number(place, name, found[name], LONGEST_S * 1e3)
+            value = number_of(place, name, found[name], LONGEST_S * 1e3)
             if value > 0:                              # no request had a second token
                 yield Target(metric, statistic, np.array([value / 1e3]), statistic != "p99")
 
@@ -188,7 +122,7 @@ def _like(place: Place, lengths: Trace, n: int, times_us: IntArray) -> Trace:
 
 
 # ---------------------------------------------------------------------- each request
-def _detailed(place: Place, found: Mapping[str, Any], client: _Client, rng: np.random.Generator) -> Case:
+def _detailed(place: Place, found: Mapping[str, Any], client: Client, rng: np.random.Generator) -> Case:
     lists = _lists(place, found)
     n = len(lists["input_lens"])
     prompt, output = (np.array(_read(place, name, lists[name], _length), np.int64) for name in DETAILS[:2])
@@ -242,7 +176,7 @@ def _lists(place: Place, found: Mapping[str, Any]) -> dict[str, list[Any]]:
     return lists
 
 
-def _times(place: Place, lists: Mapping[str, list[Any]], client: _Client, n: int, rng: np.random.Generator) -> IntArray:
+def _times(place: Place, lists: Mapping[str, list[Any]], client: Client, n: int, rng: np.random.Generator) -> IntArray:
     """When each request was to be sent, before it waited for a place among those in flight."""
     held = client.most_in_flight is not None
     if "start_times" not in lists or (held and math.isinf(client.rate_per_s)):
@@ -264,11 +198,11 @@ def _length(place: Place, name: str, value: Any) -> int:
 
 
 def _seconds(place: Place, name: str, value: Any) -> float:
-    return _number(place, name, value, LONGEST_S)
+    return number_of(place, name, value, LONGEST_S)
 
 
 def _clock(place: Place, name: str, value: Any) -> float:
-    return _number(place, name, value, 1e12)
+    return number_of(place, name, value, 1e12)
 
 
 def _sum(place: Place, name: str, value: Any) -> float:

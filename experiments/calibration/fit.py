@@ -21,24 +21,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from experiments.calibration.cases import Case, Floats, log_ratios, simulate_case
+from experiments.calibration.descent import BOUNDS, Numbers, Residuals, cost_of, descend, explored, jacobian
 from experiments.step_time_file import EFFICIENCIES, with_numbers
 from sim.config import SimConfig
 from sim.step_time import RooflineStepTime
 
-BOUNDS = {"bandwidth_efficiency": (0.005, 4.0), "flops_efficiency": (0.002, 4.0), "overhead_us": (1.0, 1e7)}
 GRID = ((0.25, 0.55, 0.9), (0.12, 0.45), (300.0, 4000.0))
 GIVEN_UP_FIRST = ("overhead_us", "flops_efficiency")
-STEPS, LONGEST_STEP = (0.05, 0.01), 1.0                # in logarithms: 5 %, 1 %, and a factor of e
 WIDE = 0.2                                             # over which it is judged what the measurements say: jumps fade there
-ITERATIONS, ATTEMPTS = 8, 4
 HAIR, STEADY = 1e-3, 3e-3                              # smooth residuals scatter by less than three hairs
 AS_GOOD = 2.0
 SOLVED = 1e-9                                          # cost below which the measurements are met: 0.005 % each
-EXPLORED, MOST_ROUNDS = (0.3, 0.1, 0.03, 0.01), 3
 NO_EFFECT, ALIKE = 1e-3, 0.02                          # of a unit change in the logarithm; sine of the angle between effects
 PART = 0.2                                             # who takes part in a trade: the share of a unit change
-Numbers = dict[str, float]
-Residuals = Callable[[Numbers], Floats]
 
 
 @dataclass(frozen=True)
@@ -123,15 +118,6 @@ class Steadied:
         self._scale = np.sqrt(self._weights) * steady
 
 
-def cost_of(residuals: Floats) -> float:
-    """Half the sum of squares.
-
-    >>> cost_of(np.array([1.0, 2.0]))
-    2.5
-    """
-    return float(residuals @ residuals) / 2
-
-
 def fit(residuals: Residuals, default: Numbers, weights: Floats | float = 1.0) -> Fitted:
     """The numbers with the smallest cost, and what is known about them.
 
@@ -155,92 +141,11 @@ def fit(residuals: Residuals, default: Numbers, weights: Floats | float = 1.0) -
     wanted = Steadied(residuals, weights)
     starts = [default, *(dict(zip(EFFICIENCIES, values, strict=True)) for values in itertools.product(*GRID))]
     best = sorted(starts, key=lambda start: cost_of(wanted(start)))[:2]
-    found = min((_descend(wanted, start, EFFICIENCIES) for start in best), key=lambda numbers: cost_of(wanted(numbers)))
+    found = min((descend(wanted, start, EFFICIENCIES) for start in best), key=lambda numbers: cost_of(wanted(numbers)))
     if cost_of(wanted(found)) > SOLVED:
         wanted.steady_at(found)
-        found = _descend(wanted, _explored(wanted, found, EFFICIENCIES), EFFICIENCIES)
+        found = descend(wanted, explored(wanted, found, EFFICIENCIES), EFFICIENCIES)
     return _judged(wanted, default, found)
-
-
-# ---------------------------------------------------------------------- downhill
-def _descend(residuals: Residuals, start: Numbers, free: Sequence[str]) -> Numbers:
-    """Downhill with slopes over each of `STEPS`."""
-    for step in STEPS:
-        start = _downhill(residuals, start, free, step)
-    return start
-
-
-def _explored(residuals: Residuals, numbers: Numbers, free: Sequence[str]) -> Numbers:
-    """Ever smaller steps along the axes of the valley, the flattest first, as long as they go down.
-
-    Where queues make the ground rough, slopes end in the first hole; the valley is longer than that.
-    """
-    effects = jacobian(residuals, numbers, free)
-    axes = np.linalg.eigh(effects.T @ effects)[1].T
-    for length in EXPLORED:
-        for _ in range(MOST_ROUNDS):
-            tried = [_moved(numbers, free, sign * length * axis) for axis in axes for sign in (1, -1)]
-            best = min(tried, key=lambda each: cost_of(residuals(each)))
-            if cost_of(residuals(best)) >= cost_of(residuals(numbers)):
-                break
-            numbers = best
-    return numbers
-
-
-def _downhill(residuals: Residuals, start: Numbers, free: Sequence[str], width: float) -> Numbers:
-    """Levenberg's method with Marquardt's scaling over the logarithms of the ``free`` numbers, within `BOUNDS`."""
-    numbers, damping = start, 1e-3
-    for _ in range(ITERATIONS):
-        before = residuals(numbers)
-        effects = jacobian(residuals, numbers, free, width)
-        pull = effects.T @ before
-        movable = np.array([not _leaves(numbers[name], name, -slope) for name, slope in zip(free, pull, strict=True)])
-        if not movable.any() or not len(before):
-            break
-        better = None
-        for _ in range(ATTEMPTS):
-            step = np.zeros(len(free))
-            step[movable] = _step(effects[:, movable], pull[movable], damping)
-            tried = _moved(numbers, free, step)
-            if cost_of(residuals(tried)) < cost_of(before):
-                better, damping = tried, max(damping / 10, 1e-9)
-                break
-            damping = min(damping * 10, 1e6)
-        if better is None:
-            break
-        numbers = better
-        if np.abs(step).max() < 1e-5 or cost_of(residuals(numbers)) < 1e-13:
-            break
-    return numbers
-
-
-def jacobian(residuals: Residuals, numbers: Numbers, free: Sequence[str], width: float = STEPS[0]) -> Floats:
-    """Change of each residual with the logarithm of each number, by central differences; shape (residuals, numbers)."""
-    columns = []
-    for name in free:
-        ends = [residuals({**numbers, name: numbers[name] * math.exp(sign * width)}) for sign in (-1, 1)]
-        columns.append((ends[1] - ends[0]) / (2 * width))
-    return np.stack(columns, axis=1)
-
-
-def _step(effects: Floats, pull: Floats, damping: float) -> Floats:
-    normal = effects.T @ effects
-    scale = np.diag(normal) + 1e-9 * max(float(np.trace(normal)), 1e-30)
-    step: Floats = -np.linalg.solve(normal + damping * np.diag(scale) + np.diag(np.full(len(scale), 1e-30)), pull)
-    return np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-
-
-def _moved(numbers: Numbers, free: Sequence[str], step: Floats) -> Numbers:
-    moved = dict(numbers)
-    for name, by in zip(free, step.tolist(), strict=True):
-        low, high = BOUNDS[name]
-        moved[name] = min(max(numbers[name] * math.exp(by), low), high)
-    return moved
-
-
-def _leaves(value: float, name: str, direction: float) -> bool:
-    low, high = BOUNDS[name]
-    return (value <= low and direction < 0) or (value >= high and direction > 0)
 
 
 # ---------------------------------------------------------------------- what is known
@@ -258,7 +163,7 @@ def _judged(residuals: Steadied, default: Numbers, found: Numbers) -> Fitted:
         remarks[culprit] = ("cannot be told apart from the others by these measurements: it keeps its default; more lengths, or "
                             "more requests at once, would tell")
         found = {**found, culprit: default[culprit]}
-        found = _descend(residuals, found, free) if free else found
+        found = descend(residuals, found, free) if free else found
     for name in free:
         low, high = BOUNDS[name]
         if found[name] <= low * (1 + 1e-9) or found[name] >= high * (1 - 1e-9):

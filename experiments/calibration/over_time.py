@@ -123,20 +123,16 @@ def replay(samples: Sequence[Sample], trace: Trace, sim: SimConfig, allocator: s
     at, before = table.reshape(2, len(offsets), len(samples), -1)
     blocks = sim.num_blocks - 1
     ends_s = float(max(run.log.finished_us.max(), 0)) / 1e6 + log.interval_s
-    best: tuple[float, Replayed] | None = None
-    for number, offset in enumerate(offsets.tolist()):
-        time_s = log.time_s - offset
+    found = []
+    for offset, now, then in zip(offsets.tolist(), at, before, strict=True):
+        time_s, predicted = log.time_s - offset, _predicted(now, then, log.interval_s, blocks, options.whole_prompts)
         rows = np.flatnonzero((time_s >= 0) & (time_s <= ends_s))
-        if not len(rows):
-            continue
-        predicted = _predicted(at[number, rows], before[number, rows], log.interval_s, blocks, options.whole_prompts)
-        seen = {name: values[rows] for name, values in log.seen.items()}
-        made = Replayed(time_s[rows], seen, {name: predicted[name] for name in seen}, offset, options.offset_s is None,
-                        log.interval_s, len(samples) - len(rows), run)
-        off = _mismatch(log, _predicted(at[number], before[number], log.interval_s, blocks, options.whole_prompts))
-        if best is None or off < best[0]:
-            best = off, made
-    return None if best is None else best[1]
+        if len(rows):
+            made = Replayed(time_s[rows], {name: values[rows] for name, values in log.seen.items()},
+                            {name: predicted[name][rows] for name in log.seen}, offset, options.offset_s is None,
+                            log.interval_s, len(samples) - len(rows), run)
+            found.append((_mismatch(log, predicted), made))
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,7 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
         if log.samples:
             notes.append("the periodic lines are not compared: --trace TRACE gives the traffic that was served")
         return Watched(document | {"seen": _seen(log)})
-    if not log.samples:
-        raise InputError(f"{show_path(log.path)}: no periodic line is in it to compare a replay with")
-    if len(log.engines) > 1:
-        raise InputError(f"{show_path(log.path)}: lines of {len(log.engines)} engines ({', '.join(map(str, log.engines))}): "
-                         + ONE_ENGINE)
+    _check_lines(log)
     setup = _setup(options, None if pool is None else pool[0], show_path(log.path), notes)
     made = replay(log.samples, setup.trace, setup.sim, allocator_of(options), _replay_options(setup, options))
     if made is None:
@@ -80,6 +76,14 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
     _time_notes(made, setup, notes)
     _rejected(made.run, notes)
     return Watched(document | {"seen": _seen(log), "over_time": _over_time(made)}, setup, made)
+
+
+def _check_lines(log: ServerLog) -> None:
+    if not log.samples:
+        raise InputError(f"{show_path(log.path)}: no periodic line is in it to compare a replay with")
+    if len(log.engines) > 1:
+        raise InputError(f"{show_path(log.path)}: lines of {len(log.engines)} engines ({', '.join(map(str, log.engines))}): "
+                         + ONE_ENGINE)
 
 
 def _asked(options: argparse.Namespace, notes: list[str]) -> Deployment | None:
