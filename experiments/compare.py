@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         check_format(options.plot)
     check_outputs({"--plot": options.plot, "--requests": options.requests, "--chrome-trace": options.chrome_trace,
                    "--json": options.json},
-                  [options.trace, options.warm_trace])
+                  [options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
     names = _allocators(options)

@@ -28,7 +28,10 @@ FLOATS = ("float16", "bfloat16", "float32")
 
 
 def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelShape | None, Gpu | None]:
-    """What is asked for, else the paper's: OPT-13B's sister on an A100, said in a note. No model where a pool is given."""
+    """What is asked for, else the paper's: OPT-13B's sister on an A100, said in a note. No model where a pool is given.
+
+    ``options.model`` is a name, or a model that has been loaded before.
+    """
     _check_dtypes(options)
     sized = options.num_gpu_blocks_override is not None
     name, gpu_name = options.model, options.gpu
@@ -38,7 +41,7 @@ def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelS
     if not sized and gpu_name is None and options.available_kv_gib is None:
         gpu_name = DEFAULT_GPU
         notes.append(f"no --gpu: {gpu_name} is assumed")
-    model = None if name is None else load_model(name)
+    model = name if name is None or isinstance(name, ModelShape) else load_model(name)
     if model is not None and options.model is not None and model.note:
         notes.append(f"model: {model.note}")
     if model is not None and options.quantization not in (None, "auto"):

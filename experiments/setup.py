@@ -184,16 +184,16 @@ def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:
 
 def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token: int | None, notes: list[str]) -> StepTime:
     wanted = options.step_time
-    file = None if wanted is None or wanted == "roofline" or wanted.startswith("constant:") else _file(wanted)
+    file = wanted if isinstance(wanted, StepTimeFile) else _file(wanted)
     gpu = None if asked is None else asked.gpu
     if file is not None and file.kind == "constant":
         return file.constant()
     try:
-        if wanted is not None and wanted.startswith("constant:"):
+        if file is None and wanted is not None and wanted.startswith("constant:"):
             return parse_constant(wanted)
         if asked is None or gpu is None or gpu.bandwidth_bytes_per_s is None:
             if wanted is not None:
-                what = "roofline" if file is None else f"{show_path(wanted)} is a roofline: it"
+                what = "roofline" if file is None else f"{show_path(file.path)} is a roofline: it"
                 raise InputError(f"--step-time {what} needs a --model and a --gpu of the catalogue")
             return ConstantStepTime(20_000)
         assert per_token is not None
@@ -208,8 +208,10 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
     return file.applied(made)
 
 
-def _file(wanted: str) -> StepTimeFile:
-    """The file of ``--step-time``; a word that is neither a file nor looks like one is a slip of the pen."""
+def _file(wanted: str | None) -> StepTimeFile | None:
+    """The file of ``--step-time``, if it names one; a word that is neither a file nor looks like one is a slip of the pen."""
+    if wanted is None or wanted == "roofline" or wanted.startswith("constant:"):
+        return None
     if not os.path.exists(wanted) and not wanted.endswith(".toml"):
         raise InputError(f"--step-time {wanted!r}: roofline, constant:20ms (us, ms or s), or a file of pagedsim calibrate")
     return read_step_time(wanted)

@@ -124,7 +124,7 @@ def test_what_a_warm_start_is_refused_with(capsys, tmp_path, trace):
     assert "no_such_file" in said("--warm-trace", tmp_path / "no_such_file")
     small = mooncake(tmp_path, [(0, 100, 3, list(range(7)))], "small.jsonl")
     assert "small.jsonl stands for 16 tokens and one of" in said("--warm-trace", small)
-    assert "would overwrite the trace" in said("--warm-trace", small, "--json", small)
+    assert "would overwrite what is read" in said("--warm-trace", small, "--json", small)
 
 
 def test_ids_numbered_while_reading_name_nothing_elsewhere(capsys, tmp_path):

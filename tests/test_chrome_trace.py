@@ -306,7 +306,7 @@ def test_what_is_refused(capsys, tmp_path, crowd):
     said = run(capsys, "compare", crowd, *POOL, "--chrome-trace", tmp_path / "no" / "out.json")
     assert said.status == 2 and said.err.endswith("out.json: cannot write: No such file or directory\n")
     said = run(capsys, "compare", crowd, *POOL, "--chrome-trace", crowd)
-    assert said.err == f"pagedsim compare: error: {crowd}: --chrome-trace would overwrite the trace\n"
+    assert said.err == f"pagedsim compare: error: {crowd}: --chrome-trace would overwrite what is read\n"
     said = run(capsys, "compare", crowd, *POOL, "--chrome-trace", "-")
     assert said.err == "pagedsim compare: error: --chrome-trace -: only --json goes to standard output\n"
 

@@ -32,7 +32,7 @@ def refused(capsys, *words):
 @pytest.mark.parametrize("option", ["--json", "--requests"])
 def test_no_output_replaces_the_trace(trace, option, capsys):
     before = trace.read_bytes()
-    assert "would overwrite the trace" in refused(capsys, trace, *POOL, option, trace)
+    assert "would overwrite what is read" in refused(capsys, trace, *POOL, option, trace)
     assert trace.read_bytes() == before
 
 

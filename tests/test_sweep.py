@@ -317,3 +317,23 @@ kv-cache-dtype = ["auto", "fp8"]
         status, _, err = finish(start(tmp_path / "s.toml", tmp_path / jobs, "--jobs", jobs))
         assert (status, err) == (0, "")
     assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+# ---------------------------------------------------------------------- files that options name
+def test_files_of_options_lie_beside_the_scenario_and_count(tmp_path, monkeypatch, capsys):
+    """A model and a step time of one's own: found beside the scenario, read once, and a change in one is another result."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "mine.toml").write_text("kind = 'constant'\nus = 10000\n")
+    (tmp_path / "here" / "config.json").write_text(json.dumps({
+        "model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64,
+        "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 2048, "torch_dtype": "bfloat16"}))
+    text = "model = 'config.json'\nstep-time = 'mine.toml'\ngpu = 'L4'\npool = 400\nlimit = 20\n"
+    (tmp_path / "here" / "s.toml").write_text(text)
+    arguments = ("sweep", "here/s.toml", "--out", "out", "--jobs", "1", "--no-figures")
+    said = run(capsys, *arguments)
+    assert said.status == 0, said.err
+    row, = read_store("out")
+    assert row["tpot_p50_s"] == 0.01 and row["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2
+    assert direct(capsys, row)["latency_s"]["tpot"]["p50"] == 0.01
+    (tmp_path / "here" / "mine.toml").write_text("kind = 'constant'\nus = 10001\n")
+    assert "does not have" in run(capsys, *arguments, "--resume").err

@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from experiments.reading import read
+from experiments.step_time_file import StepTimeFile, read_step_time
 from experiments.whatif.options import parse
-from experiments.whatif.points import Point, files_of
+from experiments.whatif.points import Point, files_of, option_files
+from sim.models.model import ModelShape
+from sim.models.model_config import load_model
 from workloads.messages import show_path
 from workloads.request import ContentIds, InputError, Trace
 
@@ -25,10 +28,12 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Materials:
-    """Traces by how they are read, and digests by file."""
+    """Traces by how they are read, digests by file, and what other files hold, so that a worker needs none of them."""
 
     traces: Mapping[Key, Trace]
     digests: Mapping[str, str]
+    models: Mapping[str, ModelShape]
+    step_times: Mapping[str, StepTimeFile]
 
     def trace(self, point: Point, options: argparse.Namespace) -> Trace | None:
         """The trace of a point before it is cut and timed; None: made from a table, or built in."""
@@ -45,6 +50,8 @@ def gather(points: Iterable[Point]) -> Materials:
     """
     traces: dict[Key, Trace] = {}
     digests: dict[str, str] = {}
+    models: dict[str, ModelShape] = {}
+    step_times: dict[str, StepTimeFile] = {}
     for point in points:
         if point.trace is not None:
             options = parse(point.arguments)
@@ -53,7 +60,12 @@ def gather(points: Iterable[Point]) -> Materials:
         for name in files_of(point):
             if name not in digests:
                 digests[name] = _digest_of(name, traces)
-    return Materials(traces, digests)
+        for word, name in option_files(point.arguments).items():
+            if word.startswith("--model=") and name not in models:
+                models[name] = load_model(name)
+            if word.startswith("--step-time=") and name not in step_times:
+                step_times[name] = read_step_time(name)
+    return Materials(traces, digests, models, step_times)
 
 
 def _read_new(traces: dict[Key, Trace], path: str, options: argparse.Namespace) -> None:

@@ -22,6 +22,8 @@ from experiments.whatif.scenario import TRAFFIC, Scenario, beside
 from experiments.whatif.values import Scalar, same
 from workloads.request import InputError
 
+FILES = ("trace", "warm-trace", "model", "step-time")
+"""Options whose value may be the name of a file."""
 MOST_POINTS = 1_000_000
 Knobs = tuple[tuple[str, Scalar], ...]
 
@@ -117,12 +119,14 @@ def make_point(scenario: Scenario, knobs: Knobs, allocator: str, seed: int) -> P
         changes["seed"] = seed
         if "rate" in settings:
             changes["arrivals.rate"] = settings.pop("rate")
+    for option in FILES:
+        if option in settings:
+            settings[option] = beside(scenario.path, str(settings[option]))
     trace = settings.pop("trace", None)
     cached = settings.get("enable-prefix-caching") is not False
     arguments = [word for name, value in settings.items() for word in words(name, value)]
     arguments += [f"--allocator={allocator if cached or allocator != 'paged-prefix' else 'paged'}", f"--seed={seed}"]
-    file = None if trace is None else beside(scenario.path, str(trace))
-    return Point(knobs, allocator, seed, tuple(arguments), file, tuple(changes.items()))
+    return Point(knobs, allocator, seed, tuple(arguments), None if trace is None else str(trace), tuple(changes.items()))
 
 
 def point_key(point: Point, scenario: Scenario, digests: Mapping[str, str]) -> str:
@@ -148,6 +152,6 @@ def option_files(arguments: Iterable[str]) -> dict[str, str]:
     found = {}
     for word in arguments:
         option, _, value = word.partition("=")
-        if option in ("--warm-trace", "--model", "--step-time") and os.path.exists(value):
+        if option[2:] in FILES and os.path.exists(value):
             found[word] = value
     return found

@@ -77,6 +77,8 @@ def run_point(job: Job, point: Point) -> Row:
 
 def _simulated(job: Job, point: Point) -> Row:
     options, notes = parse(point.arguments), []
+    options.model = job.materials.models.get(options.model, options.model)
+    options.step_time = job.materials.step_times.get(options.step_time, options.step_time)
     trace, command = _traffic(job, point, options, notes)
     setup = size_up(trace, options, notes)
     logs = [StayLog() for _ in range(setup.sim.data_parallel_size)]
