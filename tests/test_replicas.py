@@ -184,7 +184,7 @@ def test_under_saturation_the_window_is_from_the_first_refusal_anywhere_to_the_l
 @JUMPS
 def test_a_window_that_opens_at_one_replica_in_the_midst_of_a_run(jump):
     # Two places and 3 blocks of 4 each. 0 has r0 (until 10), r2 (5 tokens and 8 steps, until 80) and r4, who has no place before
-    # 10 and then no second block before 80. 1 has r1 (until 30) and r3 (until 10), and refuses nobody. Four run before the window.
+    # 10 and then no second block before 80. 1 has r1 (until 30) and r3 (until 10), and refuses nobody. Four run before it.
     requests = [(4, 1), (4, 3), (5, 8), (4, 1), (8, 1)]
     flags = {"blocks": 4, "longest": 13, "saturate": True, "longest_jump": jump, "max_num_seqs": 2}
     run = served(trace_of(requests), "round-robin", **flags)
