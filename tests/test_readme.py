@@ -11,6 +11,8 @@ from experiments.cli import main
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 WEEK = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n4.3,396,109\n4.4,879,55\n"
+POINTS = ("concurrency,prompt_tokens,output_tokens,ttft_ms,tpot_ms\n1,1024,128,49.2,11.3\n"
+          "16,1024,128,383.0,15.0\n4,3000,200,327.0,13.1\n")
 
 
 def blocks(language):
@@ -44,6 +46,9 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert WEEK.replace("\n", "\\n") in README
     Path("week.csv").write_text(WEEK)
+    assert POINTS.replace("\n", "\\n") in README
+    Path("points.csv").write_text(POINTS)
+    Path("efficiencies.toml").write_text("kind = 'constant'\nus = 20000\n")
     Path("sharegpt_lengths.csv.gz").write_text("prompt_tokens,output_tokens\n" + "200,300\n" * 60)
     row = '{{"timestamp": {0}, "input_length": 1000, "output_length": 9, "hash_ids": [1, {0}]}}\n'
     Path("last_week.csv").write_text("ts,tokens_in,tokens_out,user\n1000,374,44,ann\n5300,396,109,bob\n5400,879,55,ann\n")
@@ -55,9 +60,10 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     assert main(shlex.split(command, comments=True)[1:]) == 0
     out = capsys.readouterr().out
     said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": "",
-            "prefix": "Which number is which", "sweep": "largest rate that keeps ttft p99 <= 2 s"}
+            "prefix": "Which number is which", "sweep": "largest rate that keeps ttft p99 <= 2 s",
+            "calibrate": "share of the bandwidth"}
     assert said[command.split()[1]] in out
-    for name in re.findall(r"(?:--plot|--requests|--json) (\S+)", command):
+    for name in re.findall(r"(?:--plot|--requests|--json|--out) (\S+)", command):
         assert Path(name).stat().st_size > 0
 
 

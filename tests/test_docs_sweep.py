@@ -1,0 +1,51 @@
+"""docs/sweep.md and docs/measuring.md are true: their scenarios run, their tables name what there is, their commands work."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from cli_run import mooncake, run
+
+from experiments.whatif.options import SHORT, option_name
+from experiments.whatif.search_spec import GOALS
+from experiments.whatif.store import read_store
+
+ROOT = Path(__file__).resolve().parents[1]
+SWEEP = (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8")
+MEASURING = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
+TABLES = re.findall(r"^```toml\n(.*?)^```", SWEEP, re.MULTILINE | re.DOTALL)
+SCENARIOS = {re.match(r"# (\S+\.toml)", text)[1]: text for text in TABLES}
+WEEK = "ts,tokens_in,tokens_out,user\n" + "".join(f"{1000 + 700 * i},{374 + i},44,u{i % 7}\n" for i in range(40))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_run(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("last_week.csv").write_text(WEEK)
+    Path(name).write_text(re.sub(r"seeds = 5", "seeds = 2\nlimit = 40", SCENARIOS[name]))
+    assert f"$ pagedsim sweep {name}" in SWEEP or name == "ranges.toml"
+    said = run(capsys, "sweep", name, "--jobs", "1")
+    assert said.status == 0 and said.out.startswith("baseline: ")
+    rows = read_store(f"{name.removesuffix('.toml')}.results")
+    assert rows and all(row["status"] == "done" for row in rows[:4])
+    if name == "what-if.toml":
+        assert {path.name for path in Path("what-if.results").iterdir()} >= {
+            "results.sqlite", "results.csv", "results.json", "answers.txt", "heat.png", "lines-ttft.png"}
+    if name == "ranges.toml":
+        assert {row["speed"] for row in rows} == {0.5, 1.0, 1.5, 2.0} and {row["max-num-seqs"] for row in rows} == {16, 64, 256}
+
+
+def test_the_page_names_what_there_is():
+    for short, option in SHORT.items():
+        assert f"`{short}`" in SWEEP or short == "n"
+        assert option_name(short) == option
+    for goal, values in GOALS.items():
+        assert goal in SWEEP and all(f'"{value}"' in SWEEP for value in values)
+
+
+@pytest.mark.parametrize("command", re.findall(r"^\$ (pagedsim .*)$", MEASURING, re.MULTILINE))
+def test_commands_of_the_page_on_measuring_run(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mooncake(tmp_path, [(9500 * i, 700, 44, [1, i + 2]) for i in range(80)], "conversation_trace.jsonl")
+    assert run(capsys, *shlex.split(command, comments=True)[1:]).status == 0
