@@ -186,7 +186,7 @@ def test_a_pool_that_does_not_fit_in_memory(capsys, good, monkeypatch):
     def full(*_):
         raise MemoryError
 
-    monkeypatch.setattr("experiments.compare.Engine.run", full)
+    monkeypatch.setattr("experiments.serving.Engine.run", full)
     assert "contiguous-max: 100 blocks of 16 slots" in complaint(capsys, good, "--num-gpu-blocks-override", 100)
 
 
