@@ -70,3 +70,10 @@ def start_killing(scenario, folder, points, pause_s, *more, group=0):
 def files(folder):
     """Name -> bytes of everything a sweep left."""
     return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def read_store(folder):
+    """The rows of a store, in its order."""
+    with closing(sqlite3.connect(Path(folder, "results.sqlite"))) as db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute("select * from points order by number")]

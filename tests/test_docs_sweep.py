@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from cli_run import mooncake, run
+from sweep_run import read_store
 
 from experiments.whatif.options import SHORT, option_name
 from experiments.whatif.search_spec import GOALS
-from experiments.whatif.store import read_store
 
 ROOT = Path(__file__).resolve().parents[1]
 SWEEP = (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8")

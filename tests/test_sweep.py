@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_run import lengths, mooncake, run, shared_trace, timed
-from sweep_run import files, finish, kept, start
+from sweep_run import files, finish, kept, read_store, start
 
 from experiments.whatif.hunt import Bracket, Range, hunt
 from experiments.whatif.local import run_local
 from experiments.whatif.simulate import METRICS
-from experiments.whatif.store import read_store
 
 WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
 

@@ -182,10 +182,3 @@ def drop_leftovers(folder: str) -> None:
     """Remove what a killed sweep was writing: files that had not taken their places."""
     for path in Path(folder).glob(f"{UNFINISHED}*"):
         path.unlink(missing_ok=True)
-
-
-def read_store(folder: str | Path) -> list[Row]:
-    """The rows of a store, in its order."""
-    with closing(sqlite3.connect(f"file:{Path(folder, NAME)}?mode=ro", uri=True)) as db:
-        db.row_factory = sqlite3.Row
-        return [dict(row) for row in db.execute("select * from points order by number")]
