@@ -34,7 +34,6 @@ from sim.stays import Stays, running_level
 from sim.timeline import Timeline
 from workloads.request import IntArray
 
-ELSEWHERE = -1                                         # the verdict on a request that another replica serves
 MOST_SPANS = 100_000                                   # stays, and as many waits, of an allocator
 MOST_WAITING_LANES = 32                                # of the waiting, and of the preempted
 KINDS = ("running", "preempted", "waiting")
@@ -44,16 +43,21 @@ HELD = PARTS[:3]                                       # slots in block tables o
 
 @dataclass(frozen=True)
 class Traced:
-    """One allocator's run and who watched it."""
+    """One server's run and who watched it; ``numbers`` are those of its requests in the trace, where these are not all."""
 
     name: str
     run: Run
     stays: Stays
     timeline: Timeline
+    numbers: IntArray | None = None
+
+    def number(self, request: int) -> int:
+        """The request's row of the trace."""
+        return request if self.numbers is None else int(self.numbers[request])
 
 
 def traced_runs(name: str, run: Run, stays: Sequence[Stays], timelines: Sequence[Timeline]) -> list[Traced]:
-    """A run as one process, or as one for each of its replicas; requests keep their numbers.
+    """A run as one process, or as one for each of its replicas with what that one served.
 
     Parameters
     ----------
@@ -67,9 +71,9 @@ def traced_runs(name: str, run: Run, stays: Sequence[Stays], timelines: Sequence
         return [Traced(name, run, stays[0], timelines[0])]
     made = []
     for number, part in enumerate(run.replicas):
-        elsewhere = np.where(run.replica == number, run.verdict, ELSEWHERE)
-        own = replace(run, allocators=part.allocators, ledger=part.ledger, verdict=elsewhere, replicas=(), replica=None)
-        made.append(Traced(f"{name}, replica {number}", own, stays[number], timelines[number]))
+        rows = np.flatnonzero(run.replica == number)
+        own = replace(stays[number], request=np.searchsorted(rows, stays[number].request))
+        made.append(Traced(f"{name}, replica {number}", part, own, timelines[number], rows))
     return made
 
 
@@ -117,7 +121,7 @@ def write_chrome_trace(path: str, runs: Sequence[Traced], source: str) -> list[s
     write_text(path, write)
     left_out = [f"{counts[kind]:,} {kind}" for kind in ("stays", "waits") if counts[kind]]
     more = f"; {' and '.join(left_out)} have no span, counters have them all" if left_out else ""
-    return [f"the Chrome trace holds {counts['events']:,} events of {len(runs)} allocator{'s' * (len(runs) > 1)}{more}"]
+    return [f"the Chrome trace holds {counts['events']:,} events of {len(runs)} server{'s' * (len(runs) > 1)}{more}"]
 
 
 def _process(pid: int, traced: Traced, counts: dict[str, int]) -> Iterator[str]:
@@ -132,7 +136,7 @@ def _process(pid: int, traced: Traced, counts: dict[str, int]) -> Iterator[str]:
     yield from _names(pid, traced.name, used)
     yield from _running(pid, traced, running + 1)
     for kind, rows, found, before in zip(KINDS[1:], waits, waiting, np.cumsum(used).tolist(), strict=False):
-        yield from _waiting(pid, kind, rows, np.where(found == NO_LANE, NO_LANE, found + before + 1))
+        yield from _waiting((pid, kind), traced, rows, np.where(found == NO_LANE, NO_LANE, found + before + 1))
     yield from _counters(pid, traced)
 
 
@@ -164,7 +168,7 @@ def _running(pid: int, traced: Traced, tids: IntArray) -> Iterator[str]:
         args = json.dumps({"prompt_tokens": int(demand.prompt[request]), "output_tokens": int(demand.output[request]),
                            "hit_tokens": int(log.hit_tokens[request]), "arrival_us": int(arrival[request]),
                            "ends": "finished" if last == end else "preempted"})
-        yield _span((pid, tid), f"request {request}", start, end, args)
+        yield _span((pid, tid), f"request {traced.number(request)}", start, end, args)
         if NEVER != first <= start:
             yield _span((pid, tid), "resumed", start, end)
         elif first == NEVER or first >= end:
@@ -200,16 +204,17 @@ def _in_order(request: IntArray, start_us: IntArray, end_us: IntArray) -> Waits:
     return Waits(request[rows], start_us[rows], end_us[rows])
 
 
-def _waiting(pid: int, kind: str, waits: Waits, tids: IntArray) -> Iterator[str]:
+def _waiting(of: tuple[int, str], traced: Traced, waits: Waits, tids: IntArray) -> Iterator[str]:
+    pid, kind = of
     columns = (waits.request, waits.start_us, waits.end_us, tids)
     for request, start, end, tid in zip(*(column[: len(tids)].tolist() for column in columns), strict=True):
         if tid != NO_LANE:
-            yield _span((pid, tid), f"{kind}: {request}", start, end)
+            yield _span((pid, tid), f"{kind}: {traced.number(request)}", start, end)
 
 
 # ---------------------------------------------------------------------- counters
 def _counters(pid: int, traced: Traced) -> Iterator[str]:
-    run, stays, columns = traced.run, traced.stays, traced.timeline.columns()
+    run, stays, columns = traced.run, traced.stays, _to_the_end(traced)
     over = _last_of_instants(columns["time_us"])
     over = over[_points(len(over))]
     time = columns["time_us"][over]
@@ -226,6 +231,16 @@ def _counters(pid: int, traced: Traced) -> Iterator[str]:
     for at, values in zip(time.tolist(), zip(*(column.tolist() for column in slots), strict=True), strict=True):
         args = ",".join(f'"{part}":{value}' for part, value in zip(PARTS, values, strict=True))
         yield f'{{"ph":"C","pid":{pid},"tid":0,"name":"pagedsim:kv_pool_slots","ts":{at},"args":{{{args}}}}}'
+
+
+def _to_the_end(traced: Traced) -> dict[str, IntArray]:
+    """The timeline, and what the pool holds when the last request has left: it is sampled when steps begin."""
+    run, columns = traced.run, traced.timeline.columns()
+    if not len(traced.stays) or run.stuck:
+        return columns
+    left = dict(zip(PARTS, run.allocator.counts(0, None, None), strict=True))
+    last = {"time_us": int(traced.stays.left_us.max()), **left}
+    return {name: np.append(column, last.get(name, 0)) for name, column in columns.items()}
 
 
 def _counter(pid: int, name: str, time_us: IntArray, values: Any) -> Iterator[str]:

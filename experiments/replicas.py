@@ -13,7 +13,7 @@ from experiments.options import DEFAULT_ROUTER
 from sim.config import SimConfig
 from sim.models.model import ModelShape
 from workloads.messages import show_path
-from workloads.request import InputError, Trace
+from workloads.request import Trace
 
 JsonObject = dict[str, Any]
 MOST_LINES = 16
@@ -21,17 +21,12 @@ MOST_LINES = 16
 
 def replicas(options: argparse.Namespace, model: ModelShape | None, trace: Trace, notes: list[str]) -> dict[str, Any]:
     """What a `SimConfig` is told of replicas; commands without these options have one.
-
-    Raises
-    ------
-    InputError
-        Where a router has nothing to choose from.
     """
     if "data_parallel_size" not in options:
         return {}
     if options.data_parallel_size == 1:
         if options.router is not None:
-            raise InputError(f"--router {options.router} is for a --data-parallel-size of 2 or more")
+            notes.append(f"one replica: --router {options.router} has nothing to choose from (--data-parallel-size N)")
         return {}
     if model is not None and model.experts is not None:
         notes.append(f"{model.name} has experts, which vLLM's data-parallel ranks compute in step with each other: here "

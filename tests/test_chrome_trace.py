@@ -113,7 +113,7 @@ def test_a_preemption_by_hand(tmp_path):
     assert counter(events, "vllm:num_preemptions_total") == [(0, 0), (10, 1)]
     assert counter(events, "vllm:kv_cache_usage_perc")[:2] == [(0, round(8 / 12, 6)), (10, round(8 / 12, 6))]
     assert counter(events, "pagedsim:kv_pool_slots")[0] == (0, dict(zip(PARTS, (8, 0, 0, 0, 0, 0, 4), strict=True)))
-    assert notes == [f"the Chrome trace holds {len(events)} events of 1 allocator"]
+    assert notes == [f"the Chrome trace holds {len(events)} events of 1 server"]
     assert not [e for e in events if "prefix_cache" in e["name"]]
 
 
@@ -206,9 +206,16 @@ def check_counters(events, one, instants):
     columns = one.timeline.columns()
     rows = zip(columns["time_us"].tolist(), zip(*(columns[p].tolist() for p in PARTS), strict=True), strict=True)
     parts = list({t: (t, dict(zip(PARTS, values, strict=True))) for t, values in rows}.values())      # the last of an instant
-    assert counter(events, "pagedsim:kv_pool_slots") == parts
+    shown = counter(events, "pagedsim:kv_pool_slots")
+    assert shown[:len(parts)] == parts
+    if len(stays):                                     # and behind them what is left when the last request has gone: nothing held
+        (time, left), = shown[len(parts):]
+        parts.append((time, left))
+        assert time == stays.left_us.max() and sum(left.values()) == facts.ledger.capacity
+        assert left["token_states"] == left["reserved"] == left["internal"] == left["external"] == left["remainder"] == 0
     held = [round(sum(args[p] for p in PARTS[:3]) / facts.ledger.capacity, 6) for _, args in parts]
     assert [v for _, v in counter(events, "vllm:kv_cache_usage_perc")] == held
+    assert held[-1:] in ([0], [])
     cache = prefix_cache(facts)
     if cache is not None and facts.steps:
         for kind, total in (("queries", cache["query_tokens"]), ("hits", cache["hit_tokens"])):
@@ -228,7 +235,7 @@ def test_long_runs_are_thinned(tmp_path, monkeypatch):
     assert sum(n.startswith("request") for _, n, *_ in found) == 30
     assert {lane for lane, *_ in found if lane.startswith("waiting")} == {"waiting 0", "waiting 1", "waiting 2"}
     waits = sum(n.startswith("waiting") for _, n, *_ in found)
-    assert notes == [f"the Chrome trace holds {len(events)} events of 1 allocator; 20 stays and {18 - waits} waits have no span, "
+    assert notes == [f"the Chrome trace holds {len(events)} events of 1 server; 20 stays and {18 - waits} waits have no span, "
                      "counters have them all"]
     level = running_level(one.stays)
     points = counter(events, "vllm:num_requests_running")
@@ -270,7 +277,7 @@ def test_compare_writes_a_process_an_allocator(capsys, tmp_path, crowd):
         done = {n for _, n, *_ in spans(events, pid) if n.startswith("request")}
         assert len(done) == scenario["requests"]["completed"]
         assert max(v for _, v in counter(events, "vllm:num_requests_running", pid)) == scenario["concurrency"]["peak"]
-    assert f"the Chrome trace holds {len(events):,} events of 5 allocators" in found["config"]["notes"]
+    assert f"the Chrome trace holds {len(events):,} events of 5 servers" in found["config"]["notes"]
 
 
 def test_nothing_else_changes(capsys, tmp_path, crowd):
@@ -326,3 +333,15 @@ def test_each_replica_is_a_process_with_its_own_requests(tmp_path, capsys):
         if event["ph"] == "X" and event["name"].startswith("request "):
             spans.setdefault(int(event["name"].split()[1]), set()).add(event["pid"] - 1)
     assert spans == {request: {replica} for request, replica in served.items()}
+    last, lowest = {}, {}
+    for event in events:
+        if event["ph"] == "C" and "value" in event["args"]:
+            key = event["name"], event["pid"]
+            last[key], lowest[key] = event["args"]["value"], min(lowest.get(key, 0), event["args"]["value"])
+    assert min(lowest.values()) == 0
+    for name in ("vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc"):
+        assert [last[name, pid] for pid in names] == [0, 0, 0]
+    whole = run(capsys, "compare", "--limit", "60", "--num-gpu-blocks-override", "300", "--max-model-len", "2048", "--allocator",
+                "paged-prefix", "-dp", "3", "--json", "-", "-q").json["scenarios"][0]["prefix_cache"]
+    assert sum(last["vllm:prefix_cache_queries_total", pid] for pid in names) == whole["query_tokens"]
+    assert sum(last["vllm:prefix_cache_hits_total", pid] for pid in names) == whole["hit_tokens"]

@@ -192,8 +192,7 @@ def test_a_wrong_replica_is_named(capsys, trace, monkeypatch):
 # ---------------------------------------------------------------------- what is wrong, in one line
 @pytest.mark.parametrize(("flags", "words"), [
     (("-dp", 0), "at least 1 is wanted, not 0"), (("-dp", "x"), "a whole number is wanted"), (("-dp", 1025), "too large"),
-    (("--router", "round-robin"), "--router round-robin is for a --data-parallel-size of 2 or more"),
-    (("-dp", 1, "--router", "prefix-aware"), "2 or more"), (("-dp", 2, "--router", "random"), "invalid choice: 'random'")])
+    (("-dp", 2, "--router", "random"), "invalid choice: 'random'")])
 def test_bad_options(capsys, trace, flags, words):
     said = run(capsys, "compare", trace, *POOL, *flags)
     assert said.status == 2 and said.out == "" and said.err.count("\n") == 1 and words in said.err and "Traceback" not in said.err
@@ -272,3 +271,10 @@ def test_the_page_names_every_router_and_the_numbers_of_the_rule():
     for words in (*ROUTERS, "over 0.3 of", "over 64 requests more", "over 1.5\ntimes", "waiting x 4 + running"):
         assert words in PAGE
     assert (LEAST_SHARE, MOST_APART, MOST_TIMES, WAITING_WEIGHT) == ((3, 10), 64, (3, 2), 4)
+
+
+def test_a_router_before_one_replica_has_nothing_to_choose_and_says_so(capsys, trace):
+    plain, routed = (run(capsys, "compare", trace, *POOL, "--allocator", "paged", *more, "--json", "-") for more in
+                     ((), ("--router", "prefix-aware")))
+    assert (plain.json["scenarios"], routed.status) == (routed.json["scenarios"], 0)
+    assert "note: one replica: --router prefix-aware has nothing to choose from" in routed.err

@@ -336,3 +336,25 @@ def test_files_of_options_lie_beside_the_scenario_and_count(tmp_path, monkeypatc
     assert direct(capsys, row)["latency_s"]["tpot"]["p50"] == 0.01
     (tmp_path / "here" / "mine.toml").write_text("kind = 'constant'\nus = 10001\n")
     assert "does not have" in run(capsys, *arguments, "--resume").err
+
+
+def test_replicas_under_a_router_are_swept_from_one_on(tmp_path, capsys):
+    text = WHOLE + "limit = 40\nrouter = 'round-robin'\n[sweep]\ndata-parallel-size = [1, 2]\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    assert [row["status"] for row in rows] == ["done", "done"] and "data-parallel-size 1 -> 2: concurrency " in said.out
+    assert "note: one replica: --router round-robin has nothing to choose from" in said.out
+
+
+def test_where_step_times_come_from_is_said(tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text("kind = 'roofline'\nbandwidth_efficiency = 0.7\nflops_efficiency = 0.4\n"
+                                        "overhead_us = 900\n[fitted]\nmodel = 'Llama-3.1-8B'\ngpu = 'H100-80GB'\n")
+    text = "model = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 2048\nlimit = 20\nstep-time = 'mine.toml'\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    assert f"step time: {rows[0]['step_time']}" in said.out and "mine.toml" in rows[0]["step_time"]
+    assert any(line.startswith("note: ") and "H100-80GB" in line for line in said.out.splitlines())
+
+
+def test_a_baseline_that_does_not_run_is_no_comparison(tmp_path, capsys):
+    text = WHOLE.replace("num-gpu-blocks-override = 400\n", "") + "limit = 20\n[sweep]\npool = [9, 400]\n"
+    said, _ = sweep(capsys, tmp_path, text, status=1)
+    assert "num-gpu-blocks-override 9 -> 400: nothing to compare with: the baseline could not be run" in said.out

@@ -98,7 +98,7 @@ def text_of(outcome: Outcome) -> list[str]:
     rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
     rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
-    return [*_answer_lines(outcome), *_search_lines(outcome), "", *rows, *_warnings(outcome)]
+    return [*_answer_lines(outcome), *_search_lines(outcome), "", *rows, *_notes(outcome), *_warnings(outcome)]
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:
@@ -121,6 +121,8 @@ def _sentences(answer: Answer) -> Iterator[str]:
 
 
 def _effects(answer: Answer) -> str:
+    if answer.base.error is not None:
+        return "nothing to compare with: the baseline could not be run"
     if answer.group.error is not None:
         return f"could not be run: {answer.group.error}"
     told = [_effect(effect) for effect in answer.effects if effect.notable]
@@ -216,16 +218,31 @@ def _cell(one: Estimate | None, unit: str) -> str:
 
 def _warnings(outcome: Outcome) -> Iterator[str]:
     """Each kind of warning once, as its first point has it, with how many points have one of the kind; failures likewise."""
-    kinds: dict[str, list[str]] = {}
+    said = []
     for row in outcome.rows[: outcome.grid_points]:
-        said = [f"not run: {row['error']}"] if row["status"] != DONE else (row["warnings"] or "").split(SEPARATOR)
-        for warning in filter(None, said):
-            kinds.setdefault(re.sub(r"[\d.,]+", "#", warning), []).append(warning)
+        said += [f"not run: {row['error']}"] if row["status"] != DONE else (row["warnings"] or "").split(SEPARATOR)
     if len(outcome.scenario.seeds) > 1 and all(_alike(group) for group in outcome.groups):
         yield ("warning: every seed gave the same run, since nothing is drawn at random here: intervals mean nothing; "
                "resample = 60 draws minutes of the trace anew, shuffle = true deals the requests out anew")
+    yield from _kinds("warning", said, outcome.grid_points)
+
+
+def _notes(outcome: Outcome) -> Iterator[str]:
+    """Where step times come from, and what was assumed or left out."""
+    rows = [row for row in outcome.rows[: outcome.grid_points] if row["status"] == DONE]
+    yield from _kinds("step time", [row["step_time"] for row in rows], outcome.grid_points)
+    yield from _kinds("note", [note for row in rows for note in (row["notes"] or "").split(SEPARATOR)], outcome.grid_points)
+
+
+def _kinds(label: str, said: Sequence[str], points: int) -> Iterator[str]:
+    """Each kind of line once, as it comes first, with how many points have one of the kind: numbers aside they are the same."""
+    kinds: dict[str, list[str]] = {}
+    for line in filter(None, said):
+        kinds.setdefault(re.sub(r"[\d.,]+", "#", line), []).append(line)
     for alike in list(kinds.values())[:SCREEN]:
-        yield f"warning: {alike[0]} ({len(alike):,} of {outcome.grid_points:,} points{'' if len(set(alike)) == 1 else ' alike'})"
+        everywhere = len(alike) == points and len(set(alike)) == 1
+        how = "" if everywhere else f" ({len(alike):,} of {points:,} points{'' if len(set(alike)) == 1 else ' alike'})"
+        yield f"{label}: {alike[0]}{how}"
 
 
 def _alike(group: Group) -> bool:

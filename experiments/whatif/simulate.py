@@ -41,7 +41,7 @@ METRICS = (
     "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
     "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
 SEPARATOR = "; "
-TAIL = ("warnings", "checks_ok", "command", "result")
+TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ def _simulated(job: Job, point: Point) -> Row:
     measured = measures(served.run, stays, job.warm_up)
     document = compare_json(setup, [served])
     return {**_capacity(setup, document["capacity"]), **measured, "command": command,
+            "step_time": setup.sim.step_time.describe(), "notes": SEPARATOR.join(setup.notes) or None,
             "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
             "checks_ok": all(check["ok"] for check in document["crosscheck"]),
             "result": json.dumps(document, allow_nan=False, separators=(",", ":"))}
