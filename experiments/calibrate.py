@@ -13,7 +13,7 @@ from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.calibration.described import given, words_of_log, words_of_page
 from experiments.calibration.figure import check_drawable, plot_over_time, plot_points
-from experiments.calibration.fitting import Points, file_of, fit_notes, run_fit
+from experiments.calibration.fitting import Points, file_of, fit_notes, poor_fit, run_fit
 from experiments.calibration.measured import BENCHMARK, LOG, TABLE, Measured, Read, open_measured, read_all
 from experiments.calibration.report import print_calibration
 from experiments.calibration.watching import Watched, allocator_of, page_case, watch_log, watch_page
@@ -138,6 +138,7 @@ def _points(made: Read, options: argparse.Namespace, notes: list[str],
     setup = size_up(longest.trace, options, notes)
     notes += fit_notes(made.cases)
     fitted, points = run_fit(setup, made.cases, allocator_of(options), options.quiet)
+    notes += filter(None, [poor_fit(fitted)])
     return _document("fit", options, setup) | {"fit": fitted}, setup, points, Watched({})
 
 

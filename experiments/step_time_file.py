@@ -27,6 +27,7 @@ from workloads.request import InputError
 EFFICIENCIES = ("bandwidth_efficiency", "flops_efficiency", "overhead_us")
 LIMITS = {"bandwidth_efficiency": (0.0, 10.0), "flops_efficiency": (0.0, 10.0), "overhead_us": (0.0, 1e9), "us": (0.5, 2.0**40)}
 KINDS: dict[str, tuple[str, ...]] = {"roofline": EFFICIENCIES, "constant": ("us",)}
+POOR = 0.2                                             # a mean error above it is worth a word
 SAME = ("model", "gpu", "tensor_parallel_size")
 LONGEST = 1 << 20
 Provenance: TypeAlias = Mapping[str, str | int | float | list[str]]
@@ -67,10 +68,14 @@ class StepTimeFile:
         return f"from {show_path(self.path)}" + (f", fitted to {where}" if where else "")
 
     def elsewhere(self, **used: str | int | None) -> str | None:
-        """One line where the numbers were fitted to another model or GPU than they are ``used`` with; None if not."""
+        """One line where the numbers were fitted to another model or GPU than they are ``used`` with, or badly; None if not."""
         others = [f"{name} {self.fitted[name]}, not {used[name]}" for name in SAME
                   if name in self.fitted and used.get(name) is not None and self.fitted[name] != used[name]]
-        return f"--step-time {show_path(self.path)}: fitted to {'; '.join(others)}" if others else None
+        poor = [f"{metric.upper()} {100 * float(error):.0f} %" for metric in ("ttft", "tpot")
+                if isinstance(error := self.fitted.get(f"{metric}_error"), int | float) and error > POOR]
+        said = [*([f"fitted to {'; '.join(others)}"] if others else []),
+                *([f"its mean error is {' and '.join(poor)} where it was fitted"] if poor else [])]
+        return f"--step-time {show_path(self.path)}: {'; '.join(said)}" if said else None
 
 
 def with_numbers(roofline: RooflineStepTime, numbers: Mapping[str, float]) -> RooflineStepTime:

@@ -105,6 +105,27 @@ def test_a_queue_is_seen_too(tmp_path, capsys):
     assert all(error["mean_absolute_error"] == 0 for error in made["errors"].values())
 
 
+def test_lines_at_which_only_the_server_still_works_are_errors_too(tmp_path, capsys):
+    """The server has 6 places, the replay 64: it ends long before."""
+    config = server()
+    few = Served(tmp_path, requests(60, 3, 30.0), scheduler=type(config.scheduler)(6, 8192))
+    made = calibrated(capsys, few.log, *few.options("--offset", -0.7, "--max-num-seqs", 64))
+    over = made["over_time"]
+    late = [i for i, (seen, predicted) in enumerate(zip(over["seen"]["running"], over["predicted"]["running"], strict=True))
+            if seen and not predicted]
+    assert len(late) > 3
+    assert any(note.startswith("warning: the server still works in ") for note in made["notes"])
+
+
+def test_a_log_that_does_not_belong_to_the_trace_is_doubted(tmp_path, capsys):
+    one = Served(tmp_path, requests(60, 3, 30.0))
+    lines = one.log.read_text().splitlines(keepends=True)
+    busy = next(i for i, line in enumerate(lines) if "Running: " in line and "Running: 0 reqs" not in line)
+    (tmp_path / "middle.log").write_text("".join(lines[:2] + lines[busy:]))
+    notes = calibrated(capsys, tmp_path / "middle.log", *one.options("--offset", 3.0))["notes"]
+    assert any("the log begins in the middle, or the trace does not belong to it" in note for note in notes)
+
+
 def test_a_trace_that_does_not_fit_is_said(served, capsys):
     said = run(capsys, "calibrate", served.log, *served.options("--offset", -0.7, "--max-model-len", 600))
     assert said.status == 0 and re.search(r"note +\d+ requests of the trace do not fit the server and are rejected", said.out)

@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
+from cli_run import run
 from served import SERVER, TRUTH, benchmark, requests, server, table, written
 
 from experiments.calibrate import main
@@ -97,7 +99,27 @@ def test_without_ttft_and_with_one_length_only_the_bandwidth_is_fitted(tmp_path,
     assert numbers["flops_efficiency"]["fitted"] == 0.5 and numbers["overhead_us"]["fitted"] == 1000.0
     assert "nothing that was measured depends on it" in numbers["flops_efficiency"]["remark"]
     assert "cannot be told apart" in numbers["overhead_us"]["remark"]
-    assert numbers["flops_efficiency"]["standard_error"] is None and numbers["bandwidth_efficiency"]["remark"] is None
+    assert numbers["flops_efficiency"]["standard_error"] is None is numbers["bandwidth_efficiency"]["standard_error"]
+    assert numbers["bandwidth_efficiency"]["remark"] == "if the fixed time of a step, us, is 1000"
+
+
+def test_a_fit_that_describes_nothing_is_warned_about_everywhere(tmp_path, capsys):
+    """The same server cannot take 10 ms and 100 ms for a token under the same load."""
+    path, out = tmp_path / "contra.csv", tmp_path / "contra.toml"
+    path.write_text("prompt_tokens,output_tokens,ttft_ms,tpot_ms\n500,50,50,10\n500,50,50,100\n")
+    said = run(capsys, "calibrate", path, "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 4096, "--out", out)
+    assert said.status == 0 and "warning: after the fit the mean error is TPOT" in said.out
+    assert "# warning: after the fit the mean error is TPOT" in out.read_text()
+    used = run(capsys, "compare", "--limit", 5, "--model", "Llama-3.1-8B", "--gpu", "H100", "--step-time", out)
+    assert re.search(r"its\s+mean\s+error\s+is\s+TPOT", used.out)
+
+
+def test_arrivals_that_are_not_in_the_file_are_said_to_be_drawn(tmp_path, capsys):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps({"request_rate": 4.0, "completed": 20, "total_input_tokens": 2000, "total_output_tokens": 400,
+                                "mean_ttft_ms": 40.0, "mean_tpot_ms": 9.0}))
+    said = run(capsys, "calibrate", path, "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 4096)
+    assert said.status == 0 and "arrivals are not in the file: they are drawn at 4 a second" in said.out
 
 
 def test_more_than_the_data_sheet_is_warned_about(tmp_path, capsys):

@@ -94,7 +94,7 @@ def _summary(place: Place, found: Mapping[str, Any], client: Client, lengths: Tr
     targets = [target for metric in METRICS for target in _means(place, found, metric, lengths is not None)]
     if not targets:
         raise missing_column(place, "mean_ttft_ms", list(found))
-    notes = [*client.notes]
+    notes = [*client.notes, *_drawn({}, client)]
     if lengths is None:
         each = max(1, round(prompts / n)), max(1, round(outputs / n))
         notes += [EQUAL.format(n, *each), NO_CONTENT]
@@ -130,7 +130,7 @@ def _detailed(place: Place, found: Mapping[str, Any], client: Client, rng: np.ra
     after = np.array(_read(place, "itls", lists["itls"], _sum)) if "latencies" not in lists \
         else np.array(_read(place, "latencies", lists["latencies"], _seconds)) - ttft
     sent = (prompt > 0) & (output > 0) & (ttft > 0)
-    notes = [*client.notes, NO_CONTENT]
+    notes = [*client.notes, NO_CONTENT, *_drawn(lists, client)]
     if not sent.all():
         notes.append(FAILED.format(int(n - sent.sum()), n))
         if not sent.any():
@@ -174,6 +174,13 @@ def _lists(place: Place, found: Mapping[str, Any]) -> dict[str, list[Any]]:
     if not 1 <= len(lists["input_lens"]) <= MOST_REQUESTS:
         raise bad_value(place, "input_lens", f"{len(lists['input_lens'])} requests: from 1 to {MOST_REQUESTS:,} are read")
     return lists
+
+
+def _drawn(lists: Mapping[str, list[Any]], client: Client) -> list[str]:
+    """Say that arrivals are made up where the file does not have them."""
+    if "start_times" in lists or math.isinf(client.rate_per_s):
+        return []
+    return [f"arrivals are not in the file: they are drawn at {client.rate_per_s:g} a second, and others with another --seed"]
 
 
 def _times(place: Place, lists: Mapping[str, list[Any]], client: Client, n: int, rng: np.random.Generator) -> IntArray:

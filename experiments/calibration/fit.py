@@ -33,6 +33,8 @@ HAIR, STEADY = 1e-3, 3e-3                              # smooth residuals scatte
 AS_GOOD = 2.0
 SOLVED = 1e-9                                          # cost below which the measurements are met: 0.005 % each
 NO_EFFECT, ALIKE = 1e-3, 0.02                          # of a unit change in the logarithm; sine of the angle between effects
+SAID = {"overhead_us": "the fixed time of a step, us,", "flops_efficiency": "the share of the peak FLOP/s",
+        "bandwidth_efficiency": "the share of the bandwidth"}
 PART = 0.2                                             # who takes part in a trade: the share of a unit change
 
 
@@ -152,7 +154,7 @@ def fit(residuals: Residuals, default: Numbers, weights: Floats | float = 1.0) -
 def _judged(residuals: Steadied, default: Numbers, found: Numbers) -> Fitted:
     """Numbers that the measurements say nothing about go back to their defaults; the rest gets its standard errors."""
     remarks: dict[str, str] = {}
-    free = list(EFFICIENCIES)
+    free, traded = list(EFFICIENCIES), []
     effects = jacobian(residuals, found, free, WIDE)
     for name, column in zip(EFFICIENCIES, effects.T, strict=True):
         if np.linalg.norm(column) < NO_EFFECT:
@@ -160,6 +162,7 @@ def _judged(residuals: Steadied, default: Numbers, found: Numbers) -> Fitted:
             found = _without(residuals, default, found, name, remarks)
     while free and (culprit := _alike(jacobian(residuals, found, free, WIDE), free)):
         free.remove(culprit)
+        traded.append(f"{SAID[culprit]} is {default[culprit]:g}")
         remarks[culprit] = ("cannot be told apart from the others by these measurements: it keeps its default; more lengths, or "
                             "more requests at once, would tell")
         found = {**found, culprit: default[culprit]}
@@ -171,7 +174,9 @@ def _judged(residuals: Steadied, default: Numbers, found: Numbers) -> Fitted:
         elif name != "overhead_us" and found[name] > 1:
             remarks[name] = ("above 1: more than the data sheet's peak; is the model, its quantisation, the GPU or the number of "
                              "GPUs another one?")
-    errors = _uncertain(residuals, found, free)
+    errors: dict[str, float | None] = dict.fromkeys(EFFICIENCIES) if traded else _uncertain(residuals, found, free)
+    for name in free if traded else ():                # how far off it is depends on a number that nobody measured
+        remarks.setdefault(name, f"if {' and '.join(traded)}")
     for name, error in errors.items():
         if error is not None and error > found[name]:
             remarks.setdefault(name, "hardly known: it may be off by more than itself")

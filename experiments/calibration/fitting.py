@@ -12,7 +12,7 @@ import numpy as np
 from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
 from experiments.calibration.fit import Simulated, fit
 from experiments.setup import Setup
-from experiments.step_time_file import EFFICIENCIES, Provenance, step_time_text, with_numbers
+from experiments.step_time_file import EFFICIENCIES, POOR, Provenance, step_time_text, with_numbers
 from experiments.version import VERSION
 from sim.step_time import RooflineStepTime
 from workloads.request import InputError
@@ -108,9 +108,18 @@ def file_of(document: JsonObject, setup: Setup, measured: Sequence[str], ranks: 
         "measured": list(measured), "pagedsim": VERSION}
     fitted |= {f"{metric}_error": errors[metric] for metric in ("ttft", "tpot") if errors[metric] is not None}
     comments = ["efficiencies of a roofline, fitted by pagedsim calibrate; use: --step-time THIS_FILE",
+                *filter(None, [poor_fit(document)]),
                 *(f"{name}: {number['remark']}" for name, number in document["numbers"].items() if number["remark"])]
     provenance: Provenance = fitted
     return step_time_text(numbers, provenance, comments)
+
+
+def poor_fit(document: JsonObject) -> str | None:
+    """One line where the fitted numbers still do not describe what was measured; None where they do."""
+    errors = document["errors"]["after"]
+    poor = [f"{metric.upper()} {100 * errors[metric]:.0f} %" for metric in ("ttft", "tpot") if (errors[metric] or 0) > POOR]
+    return f"warning: after the fit the mean error is {' and '.join(poor)}: this roofline does not describe what was measured" \
+        if poor else None
 
 
 def fit_notes(cases: Sequence[Case]) -> list[str]:

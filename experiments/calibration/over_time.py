@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.calibration.cases import Floats
 from experiments.calibration.server_log import Sample
@@ -46,7 +47,9 @@ class Replayed:
     interval_s : float
         Between two lines.
     left_out : int
-        Lines before the first arrival and after the end.
+        Lines before the first arrival, and idle ones after the end.
+    early, late : int
+        Lines with work before the first arrival (left out), and after the simulated end (compared with an idle server).
     run : Run
     """
 
@@ -57,6 +60,8 @@ class Replayed:
     searched: bool
     interval_s: float
     left_out: int
+    early: int
+    late: int
     run: Run
 
     def errors(self) -> dict[str, dict[str, Any]]:
@@ -78,11 +83,15 @@ class _Log:
     interval_s: float
 
     @property
+    def busy(self) -> NDArray[np.bool_]:
+        """Which lines say that there was work."""
+        return np.any([self.seen[name] > 0 for name in
+                       ("running", "waiting", "generation_tokens_per_s", "prompt_tokens_per_s")], axis=0)
+
+    @property
     def first_busy(self) -> int | None:
         """The first line that says that there was work."""
-        busy = (self.seen["running"] > 0) | (self.seen["waiting"] > 0) | (self.seen["generation_tokens_per_s"] > 0) \
-            | (self.seen["prompt_tokens_per_s"] > 0)
-        return int(busy.argmax()) if busy.any() else None
+        return int(self.busy.argmax()) if self.busy.any() else None
 
 
 def columns(samples: Sequence[Sample]) -> _Log:
@@ -126,11 +135,13 @@ def replay(samples: Sequence[Sample], trace: Trace, sim: SimConfig, allocator: s
     found = []
     for offset, now, then in zip(offsets.tolist(), at, before, strict=True):
         time_s, predicted = log.time_s - offset, _predicted(now, then, log.interval_s, blocks, options.whole_prompts)
-        rows = np.flatnonzero((time_s >= 0) & (time_s <= ends_s))
+        late = (time_s > ends_s) & log.busy            # the server still works, and the simulation has ended: an error like any
+        rows = np.flatnonzero((time_s >= 0) & ((time_s <= ends_s) | late))
         if len(rows):
             made = Replayed(time_s[rows], {name: values[rows] for name, values in log.seen.items()},
                             {name: predicted[name][rows] for name in log.seen}, offset, options.offset_s is None,
-                            log.interval_s, len(samples) - len(rows), run)
+                            log.interval_s, len(samples) - len(rows), int((log.busy & (time_s < 0)).sum()), int(late.sum()),
+                            run)
             found.append((_mismatch(log, predicted), made))
     return min(found, key=lambda each: each[0])[1] if found else None
 

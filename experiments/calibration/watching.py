@@ -118,13 +118,26 @@ def _replay_options(setup: Setup, options: argparse.Namespace) -> ReplayOptions:
     return ReplayOptions(options.offset, parse_version(setup.version).number < COMPUTED_SINCE, setup.warm)
 
 
+POOR = 0.5                                             # of what was seen: an error above it is no prediction
+
+
 def _time_notes(made: Replayed, setup: Setup, notes: list[str]) -> None:
     how = (f"looked for within the {made.interval_s:g} s before the first line with work, where running requests and generated "
            "tokens fit best; --offset S sets it") if made.searched else "as --offset says"
     side = "after" if made.offset_s >= 0 else "before"
     notes.append(f"clocks: the first arrival comes {abs(made.offset_s):g} s {side} the first periodic line, {how}")
     if made.left_out:
-        notes.append(f"{made.left_out:,} lines before the first arrival or after the end are not compared")
+        notes.append(f"lines before the first arrival, or idle after the end, are not compared: {made.left_out:,}")
+    if made.late:
+        notes.append(f"warning: the server still works in {made.late:,} of the lines after the simulation has ended (they are "
+                     "compared with an idle one): the prediction is too fast, or the trace is not all that was served")
+    if made.early:
+        notes.append(f"warning: the server works in {made.early:,} of the lines before the first arrival: the log begins in the "
+                     "middle, or the trace does not belong to it; --offset S says where it belongs")
+    running = made.errors()["running"]
+    if running["mean_absolute_error"] > POOR * running["seen_mean"]:
+        notes.append(f"warning: the mean error of running requests is {running['mean_absolute_error']:.1f} where "
+                     f"{running['seen_mean']:.1f} were seen: do trace, flags and --offset belong to this log?")
     if "hit_percent" in made.seen:
         notes.append(f"the hit rate is that of the {RECENT_REQUESTS:,} most recent requests, as the log takes it")
         if parse_version(setup.version).number < PER_ADMISSION_SINCE:
