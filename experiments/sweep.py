@@ -98,7 +98,7 @@ def checked_grid(scenario: Scenario) -> list[Point]:
 def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
     for point in points:
         print(point.name())
-    print(f"{len(points):,} points" + (", and those of the search" if scenario.search else ""))
+    print(f"{len(points):,} point{'s' * (len(points) != 1)}" + (", and those of the search" if scenario.search else ""))
     return 0
 
 

@@ -152,7 +152,7 @@ WRONG = {
     "[sweep]\nspeed = [1]\n[baseline]\nrate = 1": ":4: baseline.rate: not among the knobs",
     "[sweep]\ntraffic.arrivals.rate = [1]": "there is no table [traffic]",
     "trace = 'a'\n[traffic]\nrequests = 3": "a trace is named as well",
-    "[search]\nlargest = 'rate'": ":1: search: METRIC STATISTIC <= TIME",
+    "[search]\nlargest = 'rate'": ":1: search: keep: METRIC STATISTIC <= TIME",
     "[search]\nlargest = 'luck'\nkeep = 'ttft p99 <= 1 s'": ":1: search: largest = 'luck'",
     "[search]\nkeep = 'ttft p99 <= 1 s'": ":1: search: one of largest",
     "[search]\nlargest = 'rate'\nkeep = 'ttft p98 <= 1 s'": "'p98'",

@@ -194,7 +194,9 @@ def _tried(verdict: Verdict) -> str:
                          for name, value in verdict.settings.items())
     if "num-gpu-blocks-override" in verdict.settings and verdict.kv_gib is not None:
         return f"{settings} ({plain(verdict.kv_gib)} GiB)"
-    return f"{settings} ({verdict.gpus} GPUs)" if "tensor-parallel-size" in verdict.settings and verdict.gpus else settings
+    if verdict.gpus and "tensor-parallel-size" in verdict.settings:
+        return f"{settings} ({verdict.gpus} GPU{'s' * (verdict.gpus > 1)})"
+    return settings
 
 
 def _table(outcome: Outcome) -> Table:
@@ -252,7 +254,8 @@ def _alike(group: Group) -> bool:
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
     counts, failed = outcome.counts, sum(row["status"] != DONE for row in outcome.rows[: outcome.grid_points])
-    yield (f"{len(outcome.rows):,} points in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
+    points = f"{len(outcome.rows):,} point{'s' * (len(outcome.rows) != 1)}"
+    yield (f"{points} in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
            + (f", {failed:,} of the grid without a result" if failed else ""))
     wrong = sum(1 for row in outcome.rows if row["status"] == DONE and not row["checks_ok"])
     if wrong:

@@ -84,7 +84,7 @@ def read_promise(text: object) -> Promise:
     """
     form = "METRIC STATISTIC <= TIME is wanted, as ttft p99 <= 2 s or queue mean <= 500ms"
     if not isinstance(text, str):
-        raise InputError(f"{form}, not {show(text)}")
+        raise InputError(f"keep: {form}, not {'nothing' if text is None else show(text)}")
     counted = re.fullmatch(rf"\s*({'|'.join(COUNTS)})\s*<=?\s*(\d+)\s*", text)
     if counted:
         return Promise(counted[1], float(counted[2]))
