@@ -67,9 +67,23 @@ class Point:
         return ", ".join([*(said(*knob) for knob in self.knobs), self.allocator, f"seed {self.seed}"])
 
 
+def shown(value: object) -> str:
+    """A value, for people."""
+    return "on" if value is True else "off" if value is False else str(value)
+
+
 def said(name: str, value: Scalar) -> str:
     """A knob at a value, for people."""
-    return f"{name} {'on' if value is True else 'off' if value is False else value}"
+    return f"{name} {shown(value)}"
+
+
+def said_of(settings: Mapping[str, Any]) -> str:
+    """Knobs and allocator, for people.
+
+    >>> said_of({"rate": 2, "enable-prefix-caching": False, "allocator": "paged"})
+    'rate 2, enable-prefix-caching off, paged'
+    """
+    return ", ".join([*(said(name, value) for name, value in settings.items() if name != "allocator"), settings["allocator"]])
 
 
 def grid(scenario: Scenario) -> list[Point]:

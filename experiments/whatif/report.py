@@ -15,15 +15,16 @@ from rich.text import Text
 
 from experiments.output import deliver, write_json, write_text
 from experiments.prefix_text import percent, table
-from experiments.rounding import change, plain, rounded
+from experiments.rounding import change, rounded
 from experiments.statistics import Estimate
 from experiments.version import VERSION
 from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
 from experiments.whatif.export import table_columns, write_csv, write_parquet
-from experiments.whatif.outcome import Group, Outcome, changes
+from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.pictures import draw
-from experiments.whatif.points import said
-from experiments.whatif.search import Found, Verdict
+from experiments.whatif.points import said_of, shown
+from experiments.whatif.search import Found
+from experiments.whatif.search_report import search_lines
 from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
 from experiments.whatif.store import DONE
 from workloads.messages import show_path
@@ -98,14 +99,14 @@ def text_of(outcome: Outcome) -> list[str]:
     rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
     rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
-    return [*_answer_lines(outcome), *_search_lines(outcome), "", *rows, *_notes(outcome), *_warnings(outcome)]
+    return [*_answer_lines(outcome), *search_lines(outcome), "", *rows, *_notes(outcome), *_warnings(outcome)]
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:
     base = outcome.baseline
     seeds = len(outcome.scenario.seeds)
     how = f"{seeds} seeds, ± at {100 * outcome.scenario.confidence:g} % confidence" if seeds > 1 else "one seed: no intervals"
-    yield f"baseline: {_said(base.settings())} ({how})"
+    yield f"baseline: {said_of(base.settings())} ({how})"
     if base.error is not None:
         yield f"    could not be run: {base.error}"
     lines = [line for answer in answers(outcome) for line in _sentences(answer)]
@@ -134,69 +135,7 @@ def _effect(effect: Effect) -> str:
 
 
 def _changed(answer: Answer) -> str:
-    return ", ".join(f"{name} {_value(before)} -> {_value(after)}" for name, (before, after) in answer.changes.items())
-
-
-def _value(value: Any) -> str:
-    return "on" if value is True else "off" if value is False else str(value)
-
-
-def _said(settings: dict[str, Any]) -> str:
-    return ", ".join([*(said(name, value) for name, value in settings.items() if name != "allocator"), settings["allocator"]])
-
-
-def _search_lines(outcome: Outcome) -> Iterator[str]:
-    search = outcome.scenario.search
-    if search is None:
-        return
-    yield ""
-    sure = f"at {100 * outcome.scenario.confidence:g} % confidence over {len(outcome.scenario.seeds)} seeds" \
-        if len(outcome.scenario.seeds) > 1 else "with one seed, so without a confidence"
-    yield f"{search.goal} {search.what} that keeps {', '.join(map(str, search.keep))}, {sure}:"
-    yield from _gains(outcome)
-    for found in outcome.found:
-        name = _said({**dict(found.knobs), "allocator": found.allocator})
-        if found.answer is None:
-            why = "" if found.beyond is None else f": at {_tried(found.beyond)} {found.beyond.why}"
-            yield f"    {name}: none{why}"
-            continue
-        metrics = ", ".join(_metric(metric, mean, upper) for metric, (mean, upper) in found.answer.metrics.items())
-        yield f"    {name}: {_tried(found.answer)} keeps it: {metrics}"
-        if found.beyond is not None:
-            yield f"    {'':{len(name)}}  {_tried(found.beyond)} does not: {found.beyond.why}"
-        else:
-            yield f"    {'':{len(name)}}  nothing that was tried breaks it"
-
-
-def _metric(metric: str, mean: float, upper: float) -> str:
-    unit = " s" if metric.endswith("_s") else ""
-    most = "" if upper == mean else f" (at most {plain(upper)}{unit})"
-    return f"{metric.removesuffix('_s').replace('_', ' ')} {plain(mean)}{unit}{most}"
-
-
-def _gains(outcome: Outcome) -> Iterator[str]:
-    """What each change does to the answer, where both settings have one."""
-    search, answered = outcome.scenario.search, {}
-    for group, found in zip(outcome.groups, outcome.found, strict=True):
-        if found.answer is not None and len(found.answer.settings) == 1:
-            answered[(group.knobs, group.allocator)] = next(iter(found.answer.settings.values()))
-    base = outcome.baseline
-    before = answered.get((base.knobs, base.allocator))
-    for group in outcome.groups:
-        after, changed = answered.get((group.knobs, group.allocator)), changes(base, group)
-        if search is not None and before is not None and after is not None and len(changed) == 1:
-            what = ", ".join(f"{name} {_value(a)} -> {_value(b)}" for name, (a, b) in changed.items())
-            yield f"    {what}: {search.what} {plain(before)} -> {plain(after)} ({plain(after / before)} times)"
-
-
-def _tried(verdict: Verdict) -> str:
-    settings = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-                         for name, value in verdict.settings.items())
-    if "num-gpu-blocks-override" in verdict.settings and verdict.kv_gib is not None:
-        return f"{settings} ({plain(verdict.kv_gib)} GiB)"
-    if verdict.gpus and "tensor-parallel-size" in verdict.settings:
-        return f"{settings} ({verdict.gpus} GPU{'s' * (verdict.gpus > 1)})"
-    return settings
+    return ", ".join(f"{name} {shown(before)} -> {shown(after)}" for name, (before, after) in answer.changes.items())
 
 
 def _table(outcome: Outcome) -> Table:
@@ -204,7 +143,7 @@ def _table(outcome: Outcome) -> Table:
     names = [name for name in outcome.groups[0].settings() if len({str(one.settings()[name]) for one in outcome.groups}) > 1]
     made = table(*(names or ["allocator"]), *(f"{name}, {unit}" if unit else name for _, name, unit in SHOWN))
     for group in outcome.groups[:SCREEN]:
-        settings = [_value(group.settings()[name]) for name in names or ["allocator"]]
+        settings = [shown(group.settings()[name]) for name in names or ["allocator"]]
         cells = [_cell(outcome.estimate(group, metric), unit) for metric, _, unit in SHOWN]
         made.add_row(*settings, *(cells if group.done else ["not run", *[""] * (len(SHOWN) - 1)]))
     return made

@@ -1,0 +1,65 @@
+"""Searches in words: the answer, what lies beside it, and what each change does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from experiments.rounding import plain
+from experiments.whatif.outcome import Outcome, changes
+from experiments.whatif.points import said_of, shown
+from experiments.whatif.search import Verdict
+
+
+def search_lines(outcome: Outcome) -> Iterator[str]:
+    """What each search came to, both ends of its bracket, and what each change does to the answer; nothing without a search."""
+    search = outcome.scenario.search
+    if search is None:
+        return
+    yield ""
+    sure = f"at {100 * outcome.scenario.confidence:g} % confidence over {len(outcome.scenario.seeds)} seeds" \
+        if len(outcome.scenario.seeds) > 1 else "with one seed, so without a confidence"
+    yield f"{search.goal} {search.what} that keeps {', '.join(map(str, search.keep))}, {sure}:"
+    yield from _gains(outcome)
+    for found in outcome.found:
+        name = said_of({**dict(found.knobs), "allocator": found.allocator})
+        if found.answer is None:
+            why = "" if found.beyond is None else f": at {_tried(found.beyond)} {found.beyond.why}"
+            yield f"    {name}: none{why}"
+            continue
+        metrics = ", ".join(_metric(metric, mean, upper) for metric, (mean, upper) in found.answer.metrics.items())
+        yield f"    {name}: {_tried(found.answer)} keeps it: {metrics}"
+        if found.beyond is not None:
+            yield f"    {'':{len(name)}}  {_tried(found.beyond)} does not: {found.beyond.why}"
+        else:
+            yield f"    {'':{len(name)}}  nothing that was tried breaks it"
+
+
+def _metric(metric: str, mean: float, upper: float) -> str:
+    unit = " s" if metric.endswith("_s") else ""
+    most = "" if upper == mean else f" (at most {plain(upper)}{unit})"
+    return f"{metric.removesuffix('_s').replace('_', ' ')} {plain(mean)}{unit}{most}"
+
+
+def _gains(outcome: Outcome) -> Iterator[str]:
+    """What each change does to the answer, where both settings have one."""
+    search, answered = outcome.scenario.search, {}
+    for group, found in zip(outcome.groups, outcome.found, strict=True):
+        if found.answer is not None and len(found.answer.settings) == 1:
+            answered[(group.knobs, group.allocator)] = next(iter(found.answer.settings.values()))
+    base = outcome.baseline
+    before = answered.get((base.knobs, base.allocator))
+    for group in outcome.groups:
+        after, changed = answered.get((group.knobs, group.allocator)), changes(base, group)
+        if search is not None and before is not None and after is not None and len(changed) == 1:
+            what = ", ".join(f"{name} {shown(a)} -> {shown(b)}" for name, (a, b) in changed.items())
+            yield f"    {what}: {search.what} {plain(before)} -> {plain(after)} ({plain(after / before)} times)"
+
+
+def _tried(verdict: Verdict) -> str:
+    settings = ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+                         for name, value in verdict.settings.items())
+    if "num-gpu-blocks-override" in verdict.settings and verdict.kv_gib is not None:
+        return f"{settings} ({plain(verdict.kv_gib)} GiB)"
+    if verdict.gpus and "tensor-parallel-size" in verdict.settings:
+        return f"{settings} ({verdict.gpus} GPU{'s' * (verdict.gpus > 1)})"
+    return settings
