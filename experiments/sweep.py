@@ -152,11 +152,13 @@ def _drop(runner: Runner, points: Sequence[Point], options: argparse.Namespace) 
     """What is tried again; and no point of the store may vanish because the scenario no longer has it."""
     again = {LOST, FAILED} if options.retry else {LOST}
     runner.store.forget([key for key, row in runner.store.rows.items() if row["status"] in again])
-    if runner.scenario.search is None:
-        wanted = {runner.key(point) for point in points}
-        other = next((row for key, row in runner.store.rows.items() if key not in wanted), None)
-        if other is not None:
-            raise InputError(f"{show_path(runner.store.path)} holds points that this scenario does not have, as allocator "
+    search = runner.scenario.search
+    chosen = () if search is None else searched_options(search)         # rows that a search made are no part of the grid
+    wanted = {runner.key(point) for point in points}
+    other = next((row for key, row in runner.store.rows.items() if key not in wanted
+                  and all(row[name] is None for name in chosen)), None)
+    if other is not None:
+        raise InputError(f"{show_path(runner.store.path)} holds points that this scenario does not have, as allocator "
                              f"{other['allocator']}, seed {other['seed']}: files or settings changed; --out DIR writes elsewhere")
 
 

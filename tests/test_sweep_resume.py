@@ -195,3 +195,20 @@ def test_a_full_disk_is_one_clear_line(tmp_path):
     assert before > 0
     status, _, err = finish(start(path, tmp_path / "out", "--resume", "--jobs", "1"))
     assert (status, err) == (0, "") and len(kept(tmp_path / "out")) == 200
+
+
+def test_with_a_search_too_a_changed_input_is_refused_and_what_was_tried_serves_another_promise(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = "pool = POOL\nmax-model-len = 2048\nlimit = 40\n[search]\nlargest = 'rate'\nkeep = 'ttft p99 <= LIMIT s'\nfrom = 1\n"
+    (tmp_path / "s.toml").write_text(text.replace("POOL", "400").replace("LIMIT", "2"))
+    arguments = ("sweep", "s.toml", "--out", "out", "--no-figures", "--jobs", "1", "--resume")
+    assert run(capsys, *arguments).status == 0
+    before = files("out")
+    (tmp_path / "s.toml").write_text(text.replace("POOL", "401").replace("LIMIT", "2"))
+    said = run(capsys, *arguments)
+    assert said.status == 2 and "does not have" in said.err and files("out") == before
+    (tmp_path / "s.toml").write_text(text.replace("POOL", "400").replace("LIMIT", "3"))
+    said = run(capsys, *arguments)
+    assert said.status == 0 and " 0 kept from before" not in said.out
+    assert run(capsys, *(word if word != "out" else "new" for word in arguments)).status == 0
+    assert files("new") == files("out")
