@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_run import mooncake, run
+from small import LONG
 from sweep_run import read_store
 
 from experiments.whatif.options import SHORT, option_name
@@ -34,6 +35,20 @@ def test_scenarios_run(name, tmp_path, monkeypatch, capsys):
             "results.sqlite", "results.csv", "results.json", "answers.txt", "heat.png", "lines-ttft.png"}
     if name == "ranges.toml":
         assert {row["speed"] for row in rows} == {0.5, 1.0, 1.5, 2.0} and {row["max-num-seqs"] for row in rows} == {16, 64, 256}
+
+
+@pytest.mark.parametrize("name", ["what-if.toml", pytest.param("capacity.toml", marks=pytest.mark.skipif(
+    LONG == 1, reason="95 points: set PAGEDSIM_LONG"))])
+def test_what_is_printed_there_comes_out(name, tmp_path, monkeypatch, capsys):
+    """Line by line; an ellipsis leaves out the rest of a line."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(SCENARIOS[name])
+    shown = re.search(rf"\$ pagedsim sweep {name}\n```\n\n((?:    .*\n)+)", SWEEP)[1].splitlines()
+    said = run(capsys, "sweep", name, "--no-figures").out.splitlines()
+    assert len(shown) >= 4
+    for line in shown:
+        pieces = line[4:].removesuffix(", ...").split(", ") if line.endswith(", ...") else [line[4:]]
+        assert any(all(piece.split(" (")[0] in one for piece in pieces) for one in said), line
 
 
 def test_the_page_names_what_there_is():
