@@ -20,8 +20,7 @@ MOST_LINES = 16
 
 
 def replicas(options: argparse.Namespace, model: ModelShape | None, trace: Trace, notes: list[str]) -> dict[str, Any]:
-    """What a `SimConfig` is told of replicas; commands without these options have one.
-    """
+    """What a `SimConfig` is told of replicas; commands without these options have one."""
     if "data_parallel_size" not in options:
         return {}
     if options.data_parallel_size == 1:

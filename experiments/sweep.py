@@ -13,8 +13,10 @@ from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.deployment import model_and_gpu
+from experiments.output import check_outputs
 from experiments.version import VERSION
 from experiments.whatif.cluster import Cluster
+from experiments.whatif.export import check_parquet
 from experiments.whatif.local import cores
 from experiments.whatif.materials import gather
 from experiments.whatif.options import parse
@@ -46,6 +48,9 @@ def main(argv: list[str]) -> int:
     folder = options.out or f"{Path(options.scenario).stem if options.scenario != '-' else 'sweep'}.results"
     if options.dry_run:
         return _dry_run(scenario, points)
+    check_outputs({"--json": options.json}, [options.scenario], inputs_are="the scenario")
+    if options.parquet:
+        check_parquet()
     outcome = _run(scenario, points, folder, options)
     deliver_outcome(outcome, folder, options)
     if not options.quiet:

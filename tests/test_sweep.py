@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
@@ -358,3 +359,13 @@ def test_a_baseline_that_does_not_run_is_no_comparison(tmp_path, capsys):
     text = WHOLE.replace("num-gpu-blocks-override = 400\n", "") + "limit = 20\n[sweep]\npool = [9, 400]\n"
     said, _ = sweep(capsys, tmp_path, text, status=1)
     assert "num-gpu-blocks-override 9 -> 400: nothing to compare with: the baseline could not be run" in said.out
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "s.toml").write_text(WHOLE + "limit = 20\n")
+    said = run(capsys, "sweep", "s.toml", "--json", "s.toml")
+    assert (said.status, said.err) == (2, "pagedsim sweep: error: s.toml: --json would overwrite the scenario\n")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    said = run(capsys, "sweep", "s.toml", "--parquet")
+    assert said.status == 2 and said.err.endswith("pip install 'pagedsim[parquet]'\n")
+    assert not Path("s.results").exists()

@@ -28,14 +28,7 @@ def write_csv(outcome: Outcome, folder: str) -> str:
 
 
 def write_parquet(outcome: Outcome, folder: str) -> str:
-    """``results.parquet``, by pyarrow; a column of numbers and texts becomes texts.
-
-    Raises
-    ------
-    InputError
-        If pyarrow is not installed.
-    """
-    check_parquet()
+    """``results.parquet``, by pyarrow (`check_parquet`); a column of numbers and texts becomes texts."""
     import pyarrow
     import pyarrow.parquet
     columns = {name: _column([row[name] for row in outcome.rows]) for name in table_columns(outcome)}
@@ -46,7 +39,13 @@ def write_parquet(outcome: Outcome, folder: str) -> str:
 
 
 def check_parquet() -> None:
-    """Say it before the work where Parquet cannot be written."""
+    """Say it before the work where Parquet cannot be written.
+
+    Raises
+    ------
+    InputError
+        If pyarrow is not installed.
+    """
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:

@@ -40,7 +40,7 @@ METRICS = (
     "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s", "output_tokens_per_s",
     "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
     "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
-SEPARATOR = "; "
+SEPARATOR = " | "                                      # between notes, which have semicolons of their own
 TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
 
