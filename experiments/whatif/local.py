@@ -7,8 +7,13 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
+
+from experiments.whatif.stopping import born_deaf, end_with
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -61,8 +66,20 @@ def run_local(function: Callable[[Any, Task], Result], shared: Any, tasks: Seque
 def _pool(function: Callable[[Any, Task], Result], shared: Any, tasks: dict[int, Task], jobs: int,
           ) -> Iterator[tuple[int, Result]]:
     from joblib import Parallel, delayed
-    parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)
-    yield from parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))
+    parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs,
+                        initializer=end_with, initargs=(os.getpid(),))
+    with ExitStack() as stack:
+        with born_deaf():
+            ended = parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))
+            stack.callback(_abandon, ended)
+        yield from (one for one in ended)              # not ended itself, which would then be closed aloud
+
+
+def _abandon(running: Generator[Any, None, None]) -> None:
+    """End the workers of what has not ended; joblib warns of results that nobody takes, and nobody shall."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running.close()
 
 
 def _numbered(function: Callable[[Any, Task], Result], shared: Any, number: int, task: Task) -> tuple[int, Result]:
