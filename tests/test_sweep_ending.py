@@ -48,8 +48,7 @@ def ended(process):
 
 
 # ---------------------------------------------------------------------- signals
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("whom", ["process", "group"])
+@pytest.mark.parametrize(("whom", "jobs"), [("process", "1"), ("process", "2"), ("group", "2")])
 @pytest.mark.parametrize(("name", "status"), [("INT", 130), ("TERM", 143), ("HUP", 129)])
 def test_a_signal_ends_it_with_one_line_and_leaves_nothing(name, status, whom, jobs, tmp_path):
     """A terminal and a batch system tell the whole group, `kill` tells one process."""
