@@ -40,8 +40,8 @@ def test_a_folder_that_holds_other_files_too_is_not_guessed_at(name, text, held,
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError) as caught:
         read_rows(tmp_path)
-    assert str(caught.value) == (f"{tmp_path}: is a directory, and holds {held}: name one file, or say --format kv-cache-tester to "
-                                 "read its sessions")
+    assert str(caught.value) == (f"{tmp_path}: is a directory, and holds {held}: name one file, or say "
+                                 "--format kv-cache-tester to read its sessions")
     if not name.endswith(".json"):
         assert len(read_rows(tmp_path, "kv-cache-tester")) == 1
 

@@ -15,9 +15,9 @@ from experiments.whatif import stopping
 from experiments.whatif.local import run_local
 from experiments.whatif.stopping import Stopped, stoppable
 
-TEXT = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nlimit = 300\n[sweep]\nrate = {from = 1, to = 40, step = 1}\n"
+TEXT = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nlimit = 100\n[sweep]\nrate = {from = 1, to = 40, step = 1}\n"
 MEMORY = Path("/dev/shm")
-LIMIT_S = 60
+LIMIT_S = 300
 posix_memory = pytest.mark.skipif(not MEMORY.is_dir(), reason="shared memory is no folder here")
 
 
@@ -183,3 +183,15 @@ def test_a_full_disk_is_one_clear_line(jobs, tmp_path):
     assert 0 < len(kept("out")) < 60
     status, _, err = ended(start(tmp_path / "s.toml", tmp_path / "out", "--resume", "--jobs", "1"))
     assert (status, err) == (0, "") and len(kept("out")) == 60
+
+
+def test_a_full_shared_memory_is_one_clear_line(tmp_path):
+    """Traces of more than a megabyte lie there."""
+    trace = lengths(tmp_path, [(40, 30)] * 300_000)
+    (tmp_path / "s.toml").write_text(f"trace = '{trace}'\npool = 50\nlimit = 20\n[sweep]\nrate = [1, 2, 3]\n")
+    shell = "ulimit -f 1000; exec \"$0\" -m experiments.cli sweep s.toml --out out --no-figures -q --jobs "
+    ends = [subprocess.run(["bash", "-c", shell + jobs, sys.executable], capture_output=True, text=True, cwd=tmp_path,
+                           timeout=LIMIT_S, env={**os.environ, "PYTHONPATH": str(ROOT)}) for jobs in ("2", "1 --resume")]
+    assert [end.returncode for end in ends] == [2, 0] and ends[1].stderr == ""
+    assert ends[0].stderr.startswith("pagedsim sweep: error: cannot hand the traces to the workers: OSError: ")
+    assert ends[0].stderr.count("\n") == 1 and "--resume --jobs 1" in ends[0].stderr

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from experiments.whatif.stopping import born_deaf, end_with
+from workloads.request import InputError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -66,13 +67,19 @@ def run_local(function: Callable[[Any, Task], Result], shared: Any, tasks: Seque
 def _pool(function: Callable[[Any, Task], Result], shared: Any, tasks: dict[int, Task], jobs: int,
           ) -> Iterator[tuple[int, Result]]:
     from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import PicklingError
     parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs,
                         initializer=end_with, initargs=(os.getpid(),))
     with ExitStack() as stack:
         with born_deaf():
             ended = parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))
             stack.callback(_abandon, ended)
-        yield from (one for one in ended)              # not ended itself, which would then be closed aloud
+        try:
+            yield from (one for one in ended)          # not ended itself, which would then be closed aloud
+        except PicklingError as error:                 # traces lie in shared memory, and that may be full
+            reason = str(error.__cause__).strip(' \n"').splitlines()[-1]
+            raise InputError(f"cannot hand the traces to the workers: {reason}; what ended before is kept, and --resume --jobs 1 "
+                             "goes on with it without workers") from None
 
 
 def _abandon(running: Generator[Any, None, None]) -> None:
