@@ -3,12 +3,12 @@
 import pytest
 
 from experiments.whatif.answers import answers
+from experiments.whatif.judging import Verdict, judge
 from experiments.whatif.outcome import Outcome
 from experiments.whatif.pictures import heat_rows, line_rows, pareto_rows
 from experiments.whatif.points import grid
 from experiments.whatif.report import outcome_json, text_of
 from experiments.whatif.scenario import read_scenario
-from experiments.whatif.search import Verdict, judge
 from experiments.whatif.search_spec import read_promise, read_search
 from experiments.whatif.simulate import columns
 

@@ -79,7 +79,8 @@ def _found_json(outcome: Outcome, found: Found) -> JsonObject:
     return {"settings": {**dict(found.knobs), "allocator": found.allocator}, "goal": search.goal, "what": search.what,
             "keep": [str(promise) for promise in search.keep], "confidence": outcome.scenario.confidence,
             "answer": None if found.answer is None else found.answer.json(),
-            "beyond": None if found.beyond is None else found.beyond.json(), "tried": [one.json() for one in found.tried]}
+            "beyond": None if found.beyond is None else found.beyond.json(), "ended": found.ended or None,
+            "tried": [one.json() for one in found.tried]}
 
 
 # ---------------------------------------------------------------------- text
