@@ -36,10 +36,12 @@ CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_mode
 LATENCIES = tuple(f"{name}_{statistic}_s" for name in ("queue", "ttft", "tpot", "e2e")
                   for statistic in ("mean", "p50", "p90", "p99"))
 METRICS = (
-    "warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
-    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s", "output_tokens_per_s",
-    "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
-    "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+    "warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
+    "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s",
+    "output_tokens_per_s", "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS,
+    "useful_of_allocated", "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+WINDOWED = METRICS[METRICS.index("concurrency_mean"): METRICS.index("preemptions")]
+"""Those over the window behind the warm-up; the others are of the whole run."""
 SEPARATOR = " | "                                      # between notes, which have semicolons of their own
 TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
