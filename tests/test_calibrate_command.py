@@ -325,7 +325,9 @@ def test_a_log_without_a_pool_or_without_lines(tmp_path, served, capsys):
     path.write_text("\n".join(served.lines) + "\n")
     assert "does not say how large the pool is" in refused(capsys, path, "--trace", served.traffic)
     path.write_text(start_up())
-    assert "no periodic line is in it" in refused(capsys, path, *served.options())
+    assert "nothing to compare a replay with: no periodic line is in it" in refused(capsys, path, *served.options())
+    notes = calibrated(capsys, path)["notes"]
+    assert any(note.startswith("warning: no periodic line is in it: vllm serve prints one every 10 s") for note in notes)
 
 
 def test_without_a_model_the_pool_alone_is_replayed(tmp_path, served, capsys):

@@ -14,6 +14,7 @@ from small import LONG
 from test_fuzz_readers import damaged
 
 from experiments.calibration import described
+from experiments.calibration.log_doubts import doubts
 from experiments.calibration.measured import open_measured, read_all
 from experiments.calibration.server_log import ServerLog
 from workloads.request import InputError, Trace
@@ -114,13 +115,76 @@ def test_times_are_those_of_all_lines_and_go_over_new_year(tmp_path):
     east = log_of(tmp_path, kubernetes.replace("394Z", "394+02:00"), kubernetes)
     assert east.samples[1].time_s - east.samples[0].time_s == 7200 and not east.notes
     swapped = log_of(tmp_path, later, kubernetes)
-    assert [sample.line for sample in swapped.samples] == [2, 1] and "sorted" in swapped.notes[0]
+    assert [sample.line for sample in swapped.samples] == [2, 1]
+    doubt, = doubts(swapped)
+    assert doubt.startswith("warning: the time goes back at 1 of the lines, first at line 2: two logs in one file, or a clock")
+    assert list(doubts(log_of(tmp_path, kubernetes, later))) == []
 
 
 def test_torn_lines_are_passed_over_and_counted(tmp_path):
     line = REAL["0.20, vllm#43295"][0]
     log = log_of(tmp_path, line, line.replace("Running: 18 reqs", "Running: 18 $INFO"), line.replace("1055.3", "nan"))
-    assert len(log.samples) == 1 and log.notes == ("2 periodic lines lack a field or are torn, and are passed over",)
+    assert len(log.samples) == 1 and log.notes == (
+        "warning: 2 periodic lines lack a field or are torn: they are passed over",)
+
+
+@pytest.mark.parametrize("torn", ["%, Prefix cache hit rate", "Prefix cache hit rate", "0.0%", " reqs, Waiting", "Running: 18",
+                                  "Avg generation", "prompt throughput"])
+def test_a_log_that_ends_within_a_periodic_line(tmp_path, torn):
+    """Cut before each of these: a line without its hit rate, or any other field, is no sample, and is named."""
+    line = REAL["0.20, vllm#43295"][0]
+    log = read(tmp_path, line + "\n" + line[:line.rindex(torn)]).log
+    assert len(log.samples) == 1 and log.samples[0].hit_percent == 0.0
+    assert log.notes == ("warning: the file ends in the middle of line 2, a periodic one: it is passed over",)
+    whole = read(tmp_path, line + "\n" + line).log
+    assert len(whole.samples) == 2 and whole.notes == ()
+
+
+def test_the_first_engine_ends_its_lines_without_a_hit_rate(tmp_path):
+    line = v0("05-25 06:50:29 [metrics.py:486]", "0.0", "15.5", 1, 0, "0.0", "0.1%.")[0]
+    alone = "INFO 05-25 06:50:29 [metrics.py:502] Prefix cache hit rate: GPU: 12.50%, CPU: 90.00%"
+    log = read(tmp_path, f"{line}\n{alone}\n{line}").log
+    assert [sample.hit_percent for sample in log.samples] == [12.5, None] and log.notes == ()
+    assert list(doubts(log)) == ["warning: 1 of the 2 periodic lines have no prefix cache hit rate: it is not compared"]
+
+
+# ---------------------------------------------------------------------- doubtful logs
+def later(seconds, pid="3646", before=""):
+    return before + REAL["0.20, vllm#43295"][0].replace("10:13:11", f"10:{13 + seconds // 60}:{seconds % 60:02}").replace(
+        "pid=3646", f"pid={pid}")
+
+
+def test_a_clock_that_goes_back_is_said(tmp_path):
+    """Twice: at lines 3 and 5. Lines of two engines may come in any order."""
+    log = log_of(tmp_path, *(later(seconds) for seconds in (20, 30, 10, 40, 35)))
+    doubt, = doubts(log)
+    assert doubt.startswith("warning: the time goes back at 2 of the lines, first at line 3: two logs in one file, or a clock")
+    two = log_of(tmp_path, later(20), later(19).replace("Engine 000", "Engine 001"), later(30))
+    assert list(doubts(two)) == ["warning: lines of 2 engines are mixed (0, 1): --engine N takes one"]
+    assert list(doubts(two.of_engine(0))) == []
+
+
+@pytest.mark.parametrize(("first", "second", "names"), [
+    (later(10), later(15, "77"), "'pid=3646', 'pid=77'"),
+    (later(10, before="vllm-1  | "), later(15, before="vllm-2  | "), "'vllm-1 pid=3646', 'vllm-2 pid=3646'"),
+    (later(10, before="[pod/a/vllm] "), later(15, before="[pod/b/vllm] "), "'pod/a/vllm pid=3646', 'pod/b/vllm pid=3646'")])
+def test_lines_of_two_servers_are_said(tmp_path, first, second, names):
+    doubt, = doubts(log_of(tmp_path, first, second, first.replace("10:13:10", "10:13:20")))
+    assert doubt == (f"warning: the periodic lines come from 2 servers ({names}): several in one log, or one that was started "
+                     "again; a comparison wants the lines of one")
+
+
+def test_a_start_up_in_the_middle_is_said(tmp_path):
+    size = "GPU KV cache size: 48,000 tokens"
+    assert list(doubts(log_of(tmp_path, size, later(10), later(20)))) == []
+    doubt, = doubts(log_of(tmp_path, size, later(10), later(20), size, later(30)))
+    assert doubt.startswith("warning: line 4 is of a start-up and comes after periodic lines: several servers in one log")
+
+
+def test_a_log_without_periodic_lines_says_what_to_turn_on(tmp_path):
+    doubt, = doubts(log_of(tmp_path, "GPU KV cache size: 48,000 tokens"))
+    assert doubt.startswith("warning: no periodic line is in it")
+    assert "--disable-log-stats" in doubt and "VLLM_LOGGING_LEVEL" in doubt
 
 
 # ---------------------------------------------------------------------- start-up lines
@@ -422,6 +486,7 @@ def test_fuzz(tmp_path, name):
             done += 1
             if found.log is not None:
                 described.words_of_log(found.log, [])
+                said += doubts(found.log)
             if found.page is not None:
                 described.words_of_page(found.page, [])
         except InputError as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.calibration.log_doubts import NO_LINES, doubts
 from experiments.calibration.over_time import Replayed, ReplayOptions, replay
 from experiments.calibration.server_log import Sample, ServerLog
 from experiments.calibration.startup import blocks_seen, start_up_lines
@@ -52,7 +53,7 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
     """
     if options.engine is not None:
         log = log.of_engine(options.engine)
-    notes += log.notes
+    notes += [*log.notes, *doubts(log)]
     asked = _asked(options, notes)
     pool = blocks_seen(log, asked, options.block_size)
     lines = start_up_lines(log, asked, None if pool is None else pool[0], notes)
@@ -78,7 +79,7 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
 
 def _check_lines(log: ServerLog) -> None:
     if not log.samples:
-        raise InputError(f"{show_path(log.path)}: no periodic line is in it to compare a replay with")
+        raise InputError(f"{show_path(log.path)}: nothing to compare a replay with: {NO_LINES}")
     if len(log.engines) > 1:
         raise InputError(f"{show_path(log.path)}: lines of {len(log.engines)} engines ({', '.join(map(str, log.engines))}): "
                          + ONE_ENGINE)
