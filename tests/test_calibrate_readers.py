@@ -331,6 +331,17 @@ def test_bad_pages(tmp_path, line, said):
     assert said in refused(tmp_path, line + "\n")
 
 
+@pytest.mark.parametrize("rest", ['vllm:num_requests_waiting{engine="0"} 1', "vllm:num_requests_wai", "# HELP vllm:num_req"])
+def test_a_page_that_is_cut_off(tmp_path, rest):
+    """17 may have been 175: what has no line end is passed over and named."""
+    page = read(tmp_path, f'vllm:num_requests_running{{engine="0"}} 3\n{rest}').page
+    assert page.together().values == {"running": 3}
+    assert page.notes == (f"warning: the page is cut off in line 2, which has no end: {rest!r}; it is passed over, and what may "
+                          "have followed is missing",)
+    assert read(tmp_path, 'vllm:num_requests_running{engine="0"} 3\n').page.notes == ()
+    assert page.of_engine(0).notes == page.notes
+
+
 # ---------------------------------------------------------------------- tables
 def test_a_table(tmp_path):
     other, = read(tmp_path, "prompt_tokens,output_tokens,ttft_ms,tpot_s\n100,20,50,0.0095\n").cases
@@ -354,6 +365,16 @@ def test_a_table(tmp_path):
     ("prompt_tokens,ttft_ms\n1,2\n", "column 'output_tokens': missing"),
     ("prompt_tokens,output_tokens,ttft_ms,ttft_s\n1,2,3,4\n", "ttft_ms stands there too: one of them"),
     ("prompt_tokens,output_tokens,ttft_ms,gpu\n1,2,3,4\n", "column 'gpu': unknown"),
+    ("prompt_tokens,output_tokens,ttft\n1,2,3\n", "/measured:1: a table of measurements has other columns: found "
+     "'prompt_tokens', 'output_tokens', 'ttft'; wanted 'prompt_tokens', 'output_tokens', 'ttft_s', 'ttft_ms', 'tpot_s', "
+     "'tpot_ms', 'concurrency'; perhaps 'ttft' as 'ttft_ms' or 'ttft_s'"),
+    ("prompt_tokens,output_tokens,TTFT (ms)\n1,2,3\n", "; perhaps 'TTFT (ms)' as 'ttft_ms'"),
+    ("prompt_tokens,output_tokens,mean_ttft\n1,2,3\n", "; perhaps 'mean_ttft' as 'ttft_ms' or 'ttft_s'"),
+    ("input_len,output_len,Mean TTFT (ms),Mean TPOT (ms),p99_ttft_ms\n1,2,3,4,5\n", "; perhaps 'input_len' as 'prompt_tokens', "
+     "'output_len' as 'output_tokens', 'Mean TTFT (ms)' as 'ttft_ms', 'Mean TPOT (ms)' as 'tpot_ms'"),
+    ("prompt_tokens,output_tokens,ttft_ms,max_concurrency\n1,2,3,4\n", "; perhaps 'max_concurrency' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,ttft\n1,2,3,4\n", "column 'ttft': unknown; the columns of a table"),
+    ("prompt_tokens,output_tokens,ttft_ms,p99_ttft_ms\n1,2,3,4\n", "column 'p99_ttft_ms': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,0\n", "'0' is not a whole number from 1 to 4096"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,9999\n", "'9999' is not a whole number from 1 to 4096")])
 def test_bad_tables(tmp_path, text, said):
@@ -422,6 +443,31 @@ def test_several_results_in_one_file(tmp_path):
     assert len(read(tmp_path, json.dumps(DETAIL) + "\n" + json.dumps(DETAIL) + "\n").cases) == 2
 
 
+SUMMARY = {"completed": 4, "total_input_tokens": 402, "total_output_tokens": 40, "mean_ttft_ms": 50.0}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_of_results(tmp_path, indent):
+    """On one line or on many; each is called by its number."""
+    one, two = read(tmp_path, json.dumps([DETAIL, SUMMARY], indent=indent)).cases
+    assert len(one.trace) == 3 and two.trace.prompt_tokens.tolist() == [100] * 4
+    assert ", result 1: 3 requests, all at once" in one.label and ", result 2: 4 requests" in two.label
+    message = refused(tmp_path, json.dumps([SUMMARY, DETAIL | {"ttfts": [0.5, -1, 1]}], indent=indent))
+    assert f":{1 if indent is None else 8}: result 2: entry 1: column 'ttfts': -1 is negative" in message
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (json.dumps(SUMMARY, indent=1)[:-10], "/measured:5: malformed JSON"),
+    (json.dumps(SUMMARY | {"date": "2026"}, indent=1)[:-4], "/measured:6: malformed JSON"),
+    ('{\n "date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),             # no key yet that says what it is
+    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),
+    (json.dumps([SUMMARY, SUMMARY], indent=1)[:-20], "/measured:12: malformed JSON"),
+    (json.dumps([SUMMARY, 3]), "/measured:1: not a JSON object: 3"), ("[]", "/measured:1: not a JSON object: []"),
+    (json.dumps(SUMMARY) + "\n" + json.dumps(SUMMARY)[:-9], "/measured:2: malformed JSON")])
+def test_where_cut_off_json_breaks(tmp_path, text, said):
+    assert said in refused(tmp_path, text)
+
+
 @pytest.mark.parametrize(("change", "said"), [
     ({"ttfts": [0.5, 0.25]}, "column 'ttfts': 2 entries, but 3 of input_lens"),
     ({"itls": [[0.1], [], "x"]}, "entry 2: column 'itls'"),
@@ -463,6 +509,7 @@ def served_files():
         "log": start_up() + "\n".join(log_lines(journal, 3000, 100_000, end, 500_000)) + "\n",
         "page": metrics(run, ttft, tpot), "detailed": json.dumps(benchmark(trace, config, rate=20.0)),
         "summary": json.dumps(benchmark(trace, config, detailed=False)),
+        "list": json.dumps([benchmark(trace, config, rate=20.0), benchmark(trace, config, detailed=False)], indent=1),
         "table": "prompt_tokens,output_tokens,ttft_ms,tpot_ms,concurrency\n" + "100,20,30.5,9.25,4\n" * 5}
 
 

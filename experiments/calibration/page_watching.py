@@ -23,6 +23,7 @@ def watch_page(page: MetricsPage, options: argparse.Namespace, notes: list[str])
     """Counters and means, beside the simulation where there is a trace; InputError as `watch_log`."""
     if options.engine is not None:
         page = page.of_engine(options.engine)
+    notes += page.notes
     together = page.together()
     if len(page.engines) > 1:
         notes.append(f"{len(page.engines)} engines: sums of all, and the mean of their usage; --engine N shows one")
