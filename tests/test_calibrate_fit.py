@@ -163,6 +163,20 @@ def test_a_bound_is_said():
     assert made.errors["flops_efficiency"] > 0.37 and "hardly known" in made.remarks["flops_efficiency"]     # a poor fit
 
 
+def test_what_rests_on_a_number_at_its_edge_says_so():
+    """The third measurement makes the share of the peak follow that of the bandwidth; the overhead has one of its own."""
+    made = fit(linear({**TRUTH, "bandwidth_efficiency": 8.0}, (1, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1)), DEFAULT)
+    assert made.edges == {"bandwidth_efficiency": "largest"} and made.errors["flops_efficiency"] > 0
+    assert math.isclose(made.numbers["flops_efficiency"], 0.37 * 8 / 4, rel_tol=1e-3)
+    assert "if the share of the bandwidth is 4" in made.remarks["flops_efficiency"]
+    assert "if the share" not in made.remarks.get("overhead_us", "")
+
+
+def test_the_smallest_value_is_an_edge_too():
+    made = fit(linear({**TRUTH, "flops_efficiency": 1e-5}, (1, 0, 0), (0, 1, 0), (0, 0, 1)), DEFAULT)
+    assert made.edges == {"flops_efficiency": "smallest"} and made.numbers["flops_efficiency"] == 0.002
+
+
 def test_an_edge_is_named_in_a_warning(tmp_path, capsys):
     """A first token after 1 us: no share of the peak is large enough."""
     path = tmp_path / "far.csv"

@@ -162,6 +162,8 @@ def test_a_clock_that_goes_back_is_said(tmp_path):
     two = log_of(tmp_path, later(20), later(19).replace("Engine 000", "Engine 001"), later(30))
     assert list(doubts(two)) == ["warning: lines of 2 engines are mixed (0, 1): --engine N takes one"]
     assert list(doubts(two.of_engine(0))) == []
+    second = (later(seconds).replace("Engine 000", "Engine 001") for seconds in (50, 45))
+    assert "goes back at 1 of the lines, first at line 3" in next(doubts(log_of(tmp_path, later(20), *second)))
 
 
 @pytest.mark.parametrize(("first", "second", "names"), [
