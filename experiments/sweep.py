@@ -120,7 +120,7 @@ def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
 # ---------------------------------------------------------------------- running
 def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse.Namespace) -> Outcome:
     """Run what is missing, and write what came of it."""
-    job = Job(gather(points), scenario.path, scenario.traffic, scenario.warm_up)
+    job = Job(gather(points), scenario.path, scenario.traffic)
     store = _store(scenario, points, folder)
     store.open(options.resume or options.retry)
     progress = bar(options.quiet)
