@@ -82,6 +82,24 @@ def test_every_metric_has_a_column(tmp_path, capsys):
     assert set(METRICS) <= set(rows[0]) and all(rows[0][name] is not None for name in METRICS if name != "evicted_blocks")
 
 
+def test_the_95th_percentile_is_a_column_and_a_promise(tmp_path, capsys):
+    """p95 of every latency as numpy has it of the requests; compare's own JSON keeps its keys."""
+    text = WHOLE + f"model = 'Llama-3.1-8B'\ngpu = 'L4'\ntrace = '{trace_of(tmp_path)}'\n"
+    text += "[search]\nlargest = 'rate'\nkeep = 'ttft p95 <= 1 s'\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    command = shlex.split(rows[0]["command"])[1:]
+    assert run(capsys, *command, "--requests", "r.csv", "-q").status == 0
+    with open("r.csv", newline="") as file:
+        first = [float(line["ttft_s"]) for line in csv.DictReader(file)]
+    assert rows[0]["ttft_p95_s"] == pytest.approx(np.percentile(first, 95), abs=1e-6)      # the CSV has microseconds
+    assert rows[0]["ttft_p90_s"] < rows[0]["ttft_p95_s"] < rows[0]["ttft_p99_s"]
+    assert set(json.loads(rows[0]["result"])["scenarios"][0]["latency_s"]["ttft"]) == {"mean", "p50", "p90", "p99"}
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    at = {row["rate"]: row["ttft_p95_s"] for row in rows}
+    assert at[found["answer"]["settings"]["rate"]] <= 1 < at[found["beyond"]["settings"]["rate"]]
+    assert "that keeps ttft p95 <= 1 s" in said.out and "keeps it: ttft p95 " in said.out
+
+
 # ---------------------------------------------------------------------- common random numbers
 def test_the_same_seed_draws_the_same_at_every_rate(tmp_path, capsys):
     from experiments.load import load_trace

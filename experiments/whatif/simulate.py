@@ -23,7 +23,7 @@ from experiments.whatif.options import parse
 from experiments.whatif.points import Point
 from experiments.whatif.store import DONE, FAILED, LOST, Row
 from sim.cautions import warnings
-from sim.measures import measures
+from sim.measures import LATENCIES, STATISTICS, measures
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
 from sim.stays import StayLog, concatenated
@@ -33,11 +33,10 @@ from workloads.synth.recipe import recipe, with_changes
 
 HEAD = ("number", "status", "error", "allocator", "seed")
 CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_model_len", "max_concurrency", "kv_bytes_per_token")
-LATENCIES = tuple(f"{name}_{statistic}_s" for name in ("queue", "ttft", "tpot", "e2e")
-                  for statistic in ("mean", "p50", "p90", "p99"))
 METRICS = (
     "warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
-    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s", "output_tokens_per_s",
+    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
+    *(f"{name}_{statistic}_s" for name in LATENCIES for statistic in STATISTICS), "requests_per_s", "output_tokens_per_s",
     "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
     "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
 SEPARATOR = " | "                                      # between notes, which have semicolons of their own
