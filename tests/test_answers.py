@@ -8,7 +8,7 @@ from experiments.whatif.pictures import heat_rows, line_rows, pareto_rows
 from experiments.whatif.points import grid
 from experiments.whatif.report import outcome_json, text_of
 from experiments.whatif.scenario import read_scenario
-from experiments.whatif.search import Verdict, judge
+from experiments.whatif.search import Found, Verdict, judge
 from experiments.whatif.search_spec import read_promise, read_search
 from experiments.whatif.simulate import columns
 
@@ -36,8 +36,9 @@ def outcome(folder, world=WORLD, text=SCENARIO, **more):
         worse = queue > 1
         rows.append({**dict.fromkeys(names), "number": number, "status": "done", "seed": point.seed, "allocator": point.allocator,
                      **dict(point.knobs), "queue_p99_s": queue, "concurrency_mean": running, "preemptions": 412 if worse else 0,
-                     "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
-    return Outcome(scenario, points, rows, len(points), [], {"run": len(points), "kept": 0}, names)
+                     "rejected": 0, "unfinished": 0, "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
+    found = [] if scenario.search is None else [Found(*group, None, None, (), ()) for group in dict.fromkeys(p.group for p in points)]
+    return Outcome(scenario, points, rows, len(points), found, {"run": len(points), "kept": 0}, names)
 
 
 def test_twice_the_traffic_and_what_brings_it_back(tmp_path):
@@ -45,8 +46,8 @@ def test_twice_the_traffic_and_what_brings_it_back(tmp_path):
     assert lines[:4] == [
         "baseline: rate 1, kv-cache-dtype auto, paged-prefix (3 seeds, ± at 95 % confidence)",
         "kv-cache-dtype auto -> fp8: no difference to speak of",
-        "rate 1 -> 2: concurrency 38 -> 61 (+23 ± 0), queue p99 0.4 s -> 7.9 s (+7.5 ± 0.5), preemptions 0 -> 412 (+412 ± 0)",
-        "    kv-cache-dtype auto -> fp8 brings it back: concurrency 61 -> 71 (+10 ± 2), queue p99 7.9 s -> 0.40 s "
+        "rate 1 -> 2: concurrency 38 -> 61 (+23 ± 0), queue p99 0.40 s -> 7.90 s (+7.5 ± 0.5), preemptions 0 -> 412 (+412 ± 0)",
+        "    kv-cache-dtype auto -> fp8 brings it back: concurrency 61 -> 71 (+10 ± 2), queue p99 7.90 s -> 0.40 s "
         "(-7.5 ± 0.5), preemptions 412 -> 0 (-412 ± 0)"]
 
 
@@ -61,13 +62,67 @@ def test_differences_are_those_of_the_seeds_not_of_the_means(tmp_path):
 def test_what_helps_and_does_not_bring_it_back(tmp_path):
     world = {**WORLD, (2, "fp8"): ([3.0, 3.1, 2.9], [70.0, 72.0, 71.0])}
     line = text_of(outcome(tmp_path, world))[3]
-    assert line.startswith("    kv-cache-dtype auto -> fp8 helps: ") and "queue p99 7.9 s -> 3.0 s" in line
+    assert line.startswith("    kv-cache-dtype auto -> fp8 helps: ") and "queue p99 7.90 s -> 3.00 s" in line
+
+
+def changed(made, rate, dtype, **values):
+    """The same outcome with other values in one setting's rows."""
+    for row in made.rows:
+        if (row["rate"], row["kv-cache-dtype"]) == (rate, dtype):
+            row.update(values)
+    return made
+
+
+def test_all_that_was_worse_must_be_back(tmp_path):
+    """The queue is short again, and 200 preemptions are left of 412: a help, no more."""
+    made = changed(outcome(tmp_path), 2, "fp8", preemptions=200)
+    assert text_of(made)[3].startswith("    kv-cache-dtype auto -> fp8 helps: ")
+    assert outcome_json(made)["answers"][1]["remedies"][0]["back"] is False
+
+
+def test_what_makes_something_else_worse_brings_nothing_back(tmp_path):
+    """Queue and preemptions are those of the baseline, and 5 requests are rejected that were not."""
+    made = changed(outcome(tmp_path), 2, "fp8", rejected=5)
+    assert text_of(made)[3].startswith("    kv-cache-dtype auto -> fp8 helps: ") and "rejected 0 -> 5" in text_of(made)[3]
+    world = {**WORLD, (2, "fp8"): ([0.45, 0.45, 0.45], [70.0, 72.0, 71.0])}    # more than 0.4 and a tenth
+    assert text_of(outcome(tmp_path, world))[3].startswith("    kv-cache-dtype auto -> fp8 helps: ")
+
+
+def test_nothing_that_was_run_helps(tmp_path):
+    lines = text_of(outcome(tmp_path, {**WORLD, (2, "fp8"): ([9.0, 9.1, 8.9], [61.0, 62.0, 60.0])}))
+    assert lines[3] == "    nothing else that was run helps"
+    one_knob = text_of(outcome(tmp_path, text=SCENARIO.replace(', "fp8"', "")))     # nothing else was run
+    assert not any("helps" in line or "brings it back" in line for line in one_knob)
+
+
+PROMISED = SCENARIO + "[search]\nsmallest = 'pool'\nkeep = 'queue p99 <= {} s'\n"
+
+
+def test_there_is_no_way_back_to_a_baseline_that_breaks_the_promise_itself(tmp_path):
+    """0.4 s where 0.3 s is promised: as in the baseline is no good, and 0.2 s is better than the baseline."""
+    why = "queue p99 <= 0.3 s is broken: 0.4, at most 0.4"
+    made = outcome(tmp_path, text=PROMISED.format(0.3))
+    assert text_of(made)[1] == f"    does not keep what is promised: {why}" and outcome_json(made)["baseline_breaks"] == why
+    assert text_of(made)[4].startswith("    kv-cache-dtype auto -> fp8 helps: ")
+    changed(made, 2, "fp8", queue_p99_s=0.2)
+    assert text_of(made)[4].startswith("    kv-cache-dtype auto -> fp8 keeps what is promised, as the baseline does not: ")
+    assert outcome_json(made)["answers"][1]["remedies"][0]["back"] is True
+
+
+def test_where_the_promise_is_still_kept_there_is_nothing_to_bring_back(tmp_path):
+    lines = text_of(outcome(tmp_path, text=PROMISED.format(10)))
+    assert lines[2].startswith("rate 1 -> 2: ") and lines[3] == "    still keeps what is promised: nothing to bring back"
+    assert not any("fp8 brings" in line for line in lines)
+    lines = text_of(outcome(tmp_path, text=PROMISED.format(1)))            # the baseline keeps it, twice the rate does not
+    assert lines[3].startswith("    kv-cache-dtype auto -> fp8 brings it back: ")
+    assert outcome_json(outcome(tmp_path, text=PROMISED.format(1)))["baseline_breaks"] == ""
+    assert outcome_json(outcome(tmp_path))["baseline_breaks"] is None
 
 
 def test_a_large_change_that_the_seeds_do_not_agree_on_is_called_uncertain(tmp_path):
     world = {**WORLD, (2, "auto"): ([0.4, 20.0, 0.5], [61.0, 62.0, 60.0])}
     line = text_of(outcome(tmp_path, world))[2]
-    assert "queue p99 0.4 s -> 7 s (uncertain: +7 ± 28)" in line
+    assert "queue p99 0.40 s -> 6.97 s (uncertain: +7 ± 28)" in line
     assert "brings it back" not in text_of(outcome(tmp_path, world))[3].split("preemptions")[0]
 
 
