@@ -2,6 +2,7 @@
 
 import pytest
 
+from experiments.whatif import pictures
 from experiments.whatif.answers import answers
 from experiments.whatif.outcome import Outcome
 from experiments.whatif.pictures import heat_rows, line_rows, pareto_rows
@@ -36,8 +37,10 @@ def outcome(folder, world=WORLD, text=SCENARIO, **more):
         worse = queue > 1
         rows.append({**dict.fromkeys(names), "number": number, "status": "done", "seed": point.seed, "allocator": point.allocator,
                      **dict(point.knobs), "queue_p99_s": queue, "concurrency_mean": running, "preemptions": 412 if worse else 0,
-                     "rejected": 0, "unfinished": 0, "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
-    found = [] if scenario.search is None else [Found(*group, None, None, (), ()) for group in dict.fromkeys(p.group for p in points)]
+                     "rejected": 0, "unfinished": 0,
+                     "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
+    found = [] if scenario.search is None else [Found(*group, None, None, (), ()) for group in dict.fromkeys(
+        point.group for point in points)]
     return Outcome(scenario, points, rows, len(points), found, {"run": len(points), "kept": 0}, names)
 
 
@@ -153,11 +156,36 @@ def test_one_seed_has_no_intervals(tmp_path):
 def test_rows_of_the_figures(tmp_path):
     made = outcome(tmp_path)
     line = line_rows(made, "rate", "queue_p99_s")
-    assert [(row["x"], row["series"]) for row in line] == [(1, "kv-cache-dtype auto"), (1, "kv-cache-dtype fp8"),
-                                                           (2, "kv-cache-dtype auto"), (2, "kv-cache-dtype fp8")]
+    assert [(row["x"], row["series"]) for row in line] == [(1, "auto"), (1, "fp8"), (2, "auto"), (2, "fp8")]
     assert line[2]["mean"] == pytest.approx(7.9) and line[2]["low"] < 7.9 < line[2]["high"]
     assert [row["mean"] for row in heat_rows(made, "rate", "kv-cache-dtype", "concurrency_mean")] == [38, 38, 61, 71]
-    assert [row["x"] for row in pareto_rows(made)] == [4, 8, 4, 8]
+    assert [(row["x"], row["panel"], row["label"]) for row in pareto_rows(made)] == [
+        (4, "rate 1", "auto"), (8, "rate 1", "fp8"), (4, "rate 2", "auto"), (8, "rate 2", "fp8")]
+
+
+def test_figures_say_what_they_hold(tmp_path, monkeypatch):
+    """A heat map is one slice of the grid: allocator and every other knob, and where else it was run; others: single values."""
+    heads = {}
+
+    def note(rows, path, labels):
+        heads[path.rsplit("/", 1)[1]] = labels
+        return ["33 series"] if path.endswith("ttft.png") else []
+    for plot in ("plot_lines", "plot_heat", "plot_pareto"):
+        monkeypatch.setattr(pictures, plot, note)
+    text = "model = 'Llama-3.1-8B'\n" + SCENARIO
+    text += "max-num-seqs = [16, 32, 64, 128, 256]\nblock-size = [16]\nenforce-eager = [true, false]\n"
+    world = {(*knobs, s, 16, e): values for knobs, values in WORLD.items() for s in (16, 32, 64, 128, 256) for e in (True, False)}
+    drew = pictures.draw(outcome(tmp_path, world, text), str(tmp_path))
+    assert drew == ["lines-concurrency.png", "lines-ttft.png: 33 series", "lines-throughput.png", "heat.png", "pareto.png"]
+    assert {labels.title for labels in heads.values()} == {"what-if.toml, Llama-3.1-8B"}
+    assert heads["heat.png"].held == ("at max-num-seqs 16 (also run: 4 other values), block-size 16, "
+                                      "enforce-eager on (also run: off), paged-prefix; means over 3 seeds")
+    assert (heads["heat.png"].x, heads["heat.png"].y, heads["heat.png"].value) == (
+        "rate, requests a second", "kv-cache-dtype", "time to first token, p99, s")
+    assert heads["lines-ttft.png"].held == "at block-size 16, paged-prefix; means over 3 seeds, 95 % intervals"
+    assert heads["lines-ttft.png"].series == "kv-cache-dtype, max-num-seqs, enforce-eager"
+    assert heads["pareto.png"].held == ("at block-size 16, paged-prefix; means over 3 seeds, 95 % intervals; labels are "
+                                        "kv-cache-dtype, max-num-seqs, enforce-eager")
 
 
 def test_verdicts():
