@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.statistics import Estimate
-from experiments.whatif.outcome import Group, Outcome, changes
-from experiments.whatif.search import SPARED, judge
+from experiments.whatif.judging import judge, spared
+from experiments.whatif.outcome import Group, Outcome, changes, unlike_windows
 
 JsonObject = dict[str, Any]
 
@@ -90,6 +90,11 @@ class Answer:
         """Name -> (before, after)."""
         return changes(self.base, self.group)
 
+    @property
+    def unlike(self) -> bool:
+        """Whether latencies, concurrency and throughput are not compared, being averaged over unlike windows."""
+        return unlike_windows(self.base, self.group)
+
 
 def answers(outcome: Outcome) -> list[Answer]:
     """One for each setting that differs from the baseline in one thing, in the order of the grid."""
@@ -132,13 +137,17 @@ def _remedied(outcome: Outcome, answer: Answer) -> Answer:
 def _is_back(outcome: Outcome, remedy: Answer) -> bool:
     """Whether all promises are kept; without promises, whether nothing that is judged is more than in the baseline."""
     why = broken(outcome, remedy.group)
-    return not why if why is not None else not any(map(_is_more, _effects(outcome, outcome.baseline, remedy.group)))
+    if why is not None:
+        return not why
+    against = [effect for effect in _effects(outcome, outcome.baseline, remedy.group) if effect.headline.metric in JUDGED]
+    known = [metric for metric in JUDGED if outcome.estimate(outcome.baseline, metric) is not None]
+    return len(against) == len(known) and not any(map(_is_more, against))
 
 
 def _is_more(effect: Effect) -> bool:
     """Beyond the interval of what it was and a tenth."""
     before, after = effect.before.mean or 0.0, effect.after.mean or 0.0
-    return effect.headline.metric in JUDGED and after > 1.1 * before + (effect.before.half or 0.0)
+    return after > 1.1 * before + (effect.before.half or 0.0)
 
 
 def broken(outcome: Outcome, group: Group) -> str | None:
@@ -152,8 +161,7 @@ def broken(outcome: Outcome, group: Group) -> str | None:
     search = outcome.scenario.search
     if search is None or not group.done:
         return None
-    spared = {name: [row[name] for row in group.rows] for name in SPARED}
-    return judge(search, {}, group.rows, outcome.scenario.confidence, spared).why
+    return judge(search, {}, group.rows, outcome.scenario.confidence, spared(group.rows)).why
 
 
 def _effect(answer: Answer, metric: str) -> Effect | None:
@@ -175,7 +183,7 @@ def estimate_json(one: Estimate) -> JsonObject:
 def answer_json(answer: Answer) -> JsonObject:
     """Numbers of an answer, all of them; ``difference`` has mean and interval."""
     return {"change": {name: list(pair) for name, pair in answer.changes.items()}, "settings": answer.group.settings(),
-            "error": answer.group.error, "back": answer.back,
+            "error": answer.group.error, "back": answer.back, "unlike_windows": answer.unlike,
             "effects": {effect.headline.metric: {"before": effect.before.mean, "after": effect.after.mean,
                                                  "difference": estimate_json(effect.difference)} for effect in answer.effects},
             "remedies": [answer_json(one) for one in answer.remedies]}

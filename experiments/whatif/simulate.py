@@ -34,11 +34,13 @@ from workloads.synth.recipe import recipe, with_changes
 HEAD = ("number", "status", "error", "allocator", "seed")
 CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_model_len", "max_concurrency", "kv_bytes_per_token")
 METRICS = (
-    "warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
-    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
+    "warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
+    "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
     *(f"{name}_{statistic}_s" for name in LATENCIES for statistic in STATISTICS), "requests_per_s", "output_tokens_per_s",
     "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
     "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+WINDOWED = METRICS[METRICS.index("concurrency_mean"): METRICS.index("preemptions")]
+"""Those over the window behind the warm-up; the others are of the whole run."""
 SEPARATOR = " | "                                      # between notes, which have semicolons of their own
 TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
