@@ -70,11 +70,12 @@ def test_a_hunt_is_ended_by_who_runs_it():
 
 def burst(folder):
     """20 at once, 120 tokens each with their output: 8 blocks of 16, 160 in all, and a step of 10 ms."""
-    return timed(folder, [(0, 100, 20)] * 20 + [(60, 100, 20)])
+    trace = timed(folder, [(0, 100, 20)] * 20 + [(60, 100, 20)])
+    return f"trace = '{trace}'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\n"
 
 
 def test_a_pool_that_is_not_what_breaks_a_promise_ends_the_search(tmp_path, capsys):
-    text = f"trace = '{burst(tmp_path)}'\nstep-time = 'constant:10ms'\nmax-num-seqs = 1\nallocators = ['paged']\n"
+    text = burst(tmp_path) + "max-num-seqs = 1\nallocators = ['paged']\n"
     said, rows = sweep(capsys, tmp_path, text + "[search]\nsmallest = 'pool'\nkeep = 'queue p99 <= 1 ms'\n")
     found, = json.loads(Path("out/results.json").read_text())["searches"]
     assert [one["settings"]["num-gpu-blocks-override"] for one in found["tried"]] == [1024, 2048] and len(rows) == 3
@@ -83,7 +84,7 @@ def test_a_pool_that_is_not_what_breaks_a_promise_ends_the_search(tmp_path, caps
 
 
 def test_a_limit_that_nothing_reaches_ends_the_search(tmp_path, capsys):
-    text = f"trace = '{burst(tmp_path)}'\nstep-time = 'constant:10ms'\nmax-model-len = 512\nnum-gpu-blocks-override = 900\n"
+    text = burst(tmp_path) + "max-model-len = 512\nnum-gpu-blocks-override = 900\n"
     said, rows = sweep(capsys, tmp_path, text + "[search]\nlargest = 'max-num-seqs'\nkeep = 'queue p99 <= 60 s'\n")
     found, = json.loads(Path("out/results.json").read_text())["searches"]
     assert [one["settings"]["max-num-seqs"] for one in found["tried"]] == [16, 32, 64] and len(rows) == 4
@@ -109,7 +110,7 @@ def test_a_value_that_cannot_be_run_here_ends_the_search(tmp_path):
 
 
 def test_lengths_are_looked_for_from_two_tokens_on(tmp_path, capsys):
-    text = f"trace = '{burst(tmp_path)}'\nstep-time = 'constant:10ms'\nmax-num-seqs = 1\nnum-gpu-blocks-override = 900\n"
+    text = burst(tmp_path) + "max-num-seqs = 1\nnum-gpu-blocks-override = 900\n"
     sweep(capsys, tmp_path, text + "[search]\nlargest = 'max-model-len'\nkeep = 'queue p99 <= 1 ms'\n")
     found, = json.loads(Path("out/results.json").read_text())["searches"]
     assert found["beyond"]["settings"] == {"max-model-len": 2} and "more rejected" in found["beyond"]["why"]

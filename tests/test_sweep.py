@@ -31,7 +31,8 @@ def trace_of(folder, n=60):
 
 
 # ---------------------------------------------------------------------- a row is what compare says
-@pytest.mark.parametrize("case", ["built-in", "untimed", "timed rate", "closed loop", "saturate", "chat recipe"])
+@pytest.mark.parametrize("case", ["built-in", "untimed", "timed rate", "closed loop", "saturate", "chat recipe",
+                                  "warm-up", "two replicas"])
 def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
     text = WHOLE + "limit = 50\nseeds = [3]\nallocators = ['paged-prefix', 'contiguous-pow2']\n"
     if case == "untimed":
@@ -44,6 +45,10 @@ def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
         text += f"trace = '{path}'\ncolumns = 'time=time,prompt=prompt,output=output,session=session'\nthink-time = 2.5\n"
     if case == "saturate":
         text += f"trace = '{trace_of(tmp_path)}'\nsaturate = true\n"
+    if case == "warm-up":
+        text = text.replace("'none'", "'35%'") + f"trace = '{trace_of(tmp_path)}'\n[sweep]\nmax-num-seqs = [4, 16]\n"
+    if case == "two replicas":
+        text = text.replace("'none'", "'mser5'") + f"trace = '{trace_of(tmp_path)}'\ndp = 2\n"
     if case == "chat recipe":
         text += "[traffic]\nrequests = 40\nprompt = 200\noutput = 30\narrivals = 'poisson:rate=3'\nprefix = 'system:tokens=64'\n"
     _, rows = sweep(capsys, tmp_path, text)
@@ -53,7 +58,9 @@ def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
         scenario, = result["scenarios"]
         for name in ("queue", "ttft", "tpot", "e2e"):
             for statistic, value in scenario["latency_s"][name].items():
-                assert row[f"{name}_{statistic}_s"] == value
+                assert row[f"{name}_{statistic}_s"] == value or case in ("warm-up", "two replicas")
+        assert row["warmup_requests"] == (18 if case == "warm-up" else row["warmup_requests"])      # 35 % of 24.5 s: 0 to 8.5 s
+        assert {name: scenario["measured"][name] for name in METRICS} == {name: row[name] for name in METRICS}
         assert row["preemptions"] == scenario["requests"]["preemptions"]
         assert row["token_states"] == scenario["memory"]["token_states"]
         assert row["num_blocks"] == result["capacity"]["num_blocks"]

@@ -22,11 +22,10 @@ from experiments.whatif.materials import Materials
 from experiments.whatif.options import parse
 from experiments.whatif.points import Point
 from experiments.whatif.store import DONE, FAILED, LOST, Row
-from sim.cautions import warnings
-from sim.measures import LATENCIES, STATISTICS, measures
+from sim.measures import LATENCIES, STATISTICS
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
-from sim.stays import StayLog, concatenated
+from sim.stays import StayLog
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 from workloads.synth.recipe import recipe, with_changes
@@ -52,7 +51,6 @@ class Job:
     materials: Materials
     path: str
     traffic: Mapping[str, Any] | None
-    warm_up: str
     version: str = VERSION
 
 
@@ -84,12 +82,11 @@ def _simulated(job: Job, point: Point) -> Row:
     setup = size_up(trace, options, notes)
     logs = [StayLog() for _ in range(setup.sim.data_parallel_size)]
     served = serve(setup, options.allocator[0], observers=lambda number: [logs[number]])
-    stays = concatenated([log.stays() for log in logs])
-    measured = measures(served.run, stays, job.warm_up)
-    document = compare_json(setup, [served])
-    return {**_capacity(setup, document["capacity"]), **measured, "command": command,
+    document = compare_json(setup, [served], options.warm_up, {served.name: [log.stays() for log in logs]})
+    measured = document["scenarios"][0]["measured"]
+    return {**_capacity(setup, document["capacity"]), **{name: measured[name] for name in METRICS}, "command": command,
             "step_time": setup.sim.step_time.describe(), "notes": SEPARATOR.join(setup.notes) or None,
-            "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
+            "warnings": SEPARATOR.join(measured["warnings"]) or None,
             "checks_ok": all(check["ok"] for check in document["crosscheck"]),
             "result": json.dumps(document, allow_nan=False, separators=(",", ":"))}
 
