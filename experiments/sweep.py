@@ -26,7 +26,7 @@ from experiments.whatif.report import deliver_outcome
 from experiments.whatif.runner import Runner, bar, lost_or_failed, teller
 from experiments.whatif.scenario import Scenario, read_scenario
 from experiments.whatif.search import Found, check_search, looks, run_all, searched_options
-from experiments.whatif.simulate import Job, columns
+from experiments.whatif.simulate import SEARCH, Job, columns
 from experiments.whatif.store import DONE, FAILED, LOST, Row, Store
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -109,11 +109,10 @@ def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
 
 # ---------------------------------------------------------------------- running
 def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse.Namespace) -> Outcome:
-    job = Job(gather(points), scenario.path, scenario.traffic)
-    knobs = [knob.name for knob in scenario.knobs]
-    if scenario.search is not None:
-        knobs += searched_options(scenario.search)
-    store = Store(folder, columns(tuple(knobs)), _facts(scenario), {"scenario": scenario.text})
+    searched = () if scenario.search is None else searched_options(scenario.search)
+    job = Job(gather(points), scenario.path, scenario.traffic, searched)
+    knobs = (*(knob.name for knob in scenario.knobs), *searched)
+    store = Store(folder, columns(knobs), _facts(scenario), {"scenario": scenario.text})
     store.open(options.resume)
     progress = bar(options.quiet)
     cluster = None if options.dask is None else Cluster(options.dask, teller(progress))
@@ -157,11 +156,9 @@ def _drop(runner: Runner, points: Sequence[Point], options: argparse.Namespace) 
     """What is tried again; and no point of the store may vanish because the scenario no longer has it."""
     again = {LOST, FAILED} if options.retry else {LOST}
     runner.store.forget([key for key, row in runner.store.rows.items() if row["status"] in again])
-    search = runner.scenario.search
-    chosen = () if search is None else searched_options(search)         # rows that a search made are no part of the grid
     wanted = {runner.key(point) for point in points}
     other = next((row for key, row in runner.store.rows.items() if key not in wanted
-                  and all(row[name] is None for name in chosen)), None)
+                  and row["part"] != SEARCH), None)
     if other is not None:
         raise InputError(f"{show_path(runner.store.path)} holds points that this scenario does not have, as allocator "
                              f"{other['allocator']}, seed {other['seed']}: files or settings changed; --out DIR writes elsewhere")
