@@ -17,6 +17,7 @@ from experiments.output import check_outputs
 from experiments.version import VERSION
 from experiments.whatif.cluster import Cluster
 from experiments.whatif.export import check_parquet
+from experiments.whatif.forecast import search_line
 from experiments.whatif.local import cores
 from experiments.whatif.materials import gather
 from experiments.whatif.options import parse
@@ -103,7 +104,9 @@ def checked_grid(scenario: Scenario) -> list[Point]:
 def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
     for point in points:
         print(point.name())
-    print(f"{len(points):,} point{'s' * (len(points) != 1)}" + (", and those of the search" if scenario.search else ""))
+    print(f"{len(points):,} point{'s' * (len(points) != 1)}")
+    if scenario.search is not None:
+        print(search_line(scenario.search, len({point.group for point in points}), len(scenario.seeds)))
     return 0
 
 

@@ -88,7 +88,8 @@ def _simulated(job: Job, point: Point) -> Row:
     document = compare_json(setup, [served], options.warm_up, {served.name: [log.stays() for log in logs]})
     measured = document["scenarios"][0]["measured"]
     unsaid = [name for name in job.searched if name not in dict(point.knobs)]
-    return {**_ran_at(unsaid, setup, options, rate), **_capacity(setup, document["capacity"]), **{name: measured[name] for name in METRICS}, "command": command,
+    return {**_ran_at(unsaid, setup, options, rate), **_capacity(setup, document["capacity"]),
+            **{name: measured[name] for name in METRICS}, "command": command,
             "step_time": setup.sim.step_time.describe(), "notes": SEPARATOR.join(setup.notes) or None,
             "warnings": SEPARATOR.join(measured["warnings"]) or None,
             "checks_ok": all(check["ok"] for check in document["crosscheck"]),
