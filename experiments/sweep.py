@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--retry", action="store_true", help="with --resume: run failed points again")
     made.add_argument("--jobs", type=opt.whole(1, 4096), metavar="N", help="processes on this machine (default: its cores)")
     made.add_argument("--dask", metavar="ADDRESS", help="scheduler of a running Dask cluster, as tcp://10.0.0.1:8786")
-    made.add_argument("--dry-run", action="store_true", help="say what would be run, and run nothing")
+    made.add_argument("--dry-run", action="store_true", help="say what would be run, with a search how much, and run nothing")
     made.add_argument("--json", metavar="FILE", help="answers and table as JSON; - for standard output")
     made.add_argument("--parquet", action="store_true", help="write results.parquet too (pip install 'pagedsim[parquet]')")
     made.add_argument("--no-figures", action="store_true", help="draw nothing")

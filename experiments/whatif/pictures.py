@@ -2,7 +2,9 @@
 
     lines-*.png    concurrency, ttft and throughput over the first knob with several numbers, a line for every other setting
     heat.png       the first two knobs that vary, everything else as in the baseline
-    pareto.png     concurrency against GiB of KV cache, where settings differ in these
+    pareto.png     concurrency against GiB of KV cache, where settings differ in these; a panel for each traffic
+
+What is the same in all that is drawn, or what a slice is at, stands below each title.
 """
 
 from __future__ import annotations
