@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 BURST_S = 1.0                                          # TERM and HUP come one right after the other, and are one wish
 LOOK_S = 0.5                                           # how often a worker looks for its parent
 SHARED_MEMORY = "/dev/shm"
@@ -81,6 +81,9 @@ def stoppable() -> Iterator[None]:
 @contextmanager
 def born_deaf() -> Iterator[None]:
     """Processes begun inside never hear `SIGNALS`: they inherit what is blocked; this one hears them when the block ends."""
+    if not hasattr(signal, "pthread_sigmask"):         # Windows
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         _begin_trackers()                              # deaf too, or a terminal that closes would end them before they cleaned up
