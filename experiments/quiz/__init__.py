@@ -1,0 +1,1 @@
+"""`pagedsim quiz`: exercises on fragmentation and paging, drawn by a seed, worked out by the simulator."""
