@@ -22,7 +22,7 @@ def _propose(rng: np.random.Generator) -> Plan:
     if rng.integers(2):
         lengths.reverse()
     single = between(rng, 2, 3 * size)
-    return Plan(between(rng, 12, 18), size, tuple((prompt, between(rng, 3, 2 * size), 1) for prompt in (*lengths, single)),
+    return Plan(between(rng, 12, 16), size, tuple((prompt, between(rng, 3, 2 * size), 1) for prompt in (*lengths, single)),
                 samples=(between(rng, 2, 4), between(rng, 2, 3), 1))
 
 

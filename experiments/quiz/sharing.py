@@ -76,7 +76,7 @@ def _hit(now: Moment, plan: Plan) -> Question:
                        else f"{letter(letters[len(found)])} is in no block: the lookup stops")
     return Question(f"How many of {name_of(COMES)}'s {prompt} prompt tokens are found, and in which blocks?",
                     f"{plural(tokens, 'token')}, in {listed(found)}",
-                    (*working, f"{len(found)} blocks x {plan.block_size} = {plural(tokens, 'token')}"))
+                    (*working, f"{plural(len(found), 'block')} x {plan.block_size} = {plural(tokens, 'token')}"))
 
 
 def _taken(now: Moment, plan: Plan) -> Question:

@@ -1,0 +1,108 @@
+"""Preemption: who leaves when the pool runs out, who gets its blocks, and what has to be computed again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.quiz.asked import growth, requests, shown
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
+from experiments.quiz.served import Moment, Plan, serve
+
+TITLE = "Preemption: who leaves, and what is computed again"
+RUNNING, WAITS, SOON = 3, 3, 12
+
+
+def draw(rng: np.random.Generator) -> Plan:
+    """A request is preempted for another's growth while one waits, and is resumed a few steps later."""
+    caching = bool(rng.integers(3))
+    return tried(rng, lambda rng: _propose(rng, caching), lambda plan: _focus(plan) is not None)
+
+
+def _propose(rng: np.random.Generator, caching: bool) -> Plan:
+    size = 2 ** between(rng, 2, 3)
+    lengths = [(between(rng, 2, 3 * size), between(rng, size, 4 * size), 1) for _ in range(RUNNING)]
+    lengths.append((between(rng, size, 4 * size), between(rng, 2, size), between(rng, 2, 4)))
+    starts = np.cumsum([0, *(prompt // size for prompt, _, _ in lengths)]).tolist()
+    content = tuple(tuple(range(a, b)) for a, b in zip(starts, starts[1:], strict=False))
+    return Plan(between(rng, 7, 11), size, tuple(lengths), content if caching else None)
+
+
+def _focus(plan: Plan) -> list[Moment] | None:
+    """The steps from the first that preempts somebody to the one that resumes it."""
+    if any(prompt + output > plan.usable * plan.block_size for prompt, output, _ in plan.requests):
+        return None
+    moments = serve(plan)
+    now = next((moment for moment in moments if moment.preempted), None)
+    if now is None or len(now.preempted) > 1 or not now.grown() or now.waiting[1:] != (WAITS,):
+        return None
+    victim = now.preempted[0]
+    back = next(moment for moment in moments if moment.step > now.step and victim in moment.admitted)
+    between_them = moments[moments.index(now):moments.index(back) + 1]
+    found, new = back.admitted[victim]
+    worth = len(between_them) <= SOON and not any(moment.preempted for moment in between_them[1:])
+    return between_them if worth and new > 1 and (plan.content is None or found) else None
+
+
+def work(plan: Plan) -> Exercise:
+    """The step in which the pool runs out, and what becomes of the request preempted."""
+    found = _focus(plan)
+    assert found is not None, "nothing to ask: such a plan is not drawn"
+    now = found[0]
+    caching = "without prefix caching" if plan.content is None else "with prefix caching (paged-prefix)"
+    letters = "" if plan.content is None else "Letters stand for what a full block of a prompt holds, r1.3 is the third block of r1, " \
+                                              "part of which was generated. "
+    return Exercise(
+        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')}, {caching}; first come, first served, "
+        f"preemption by recompute. {letters}The picture shows the pool when step {now.step - 1} has ended.",
+        requests(plan), shown(now.before, plan),
+        (f"Step {now.step} is scheduled: the running sequences want a slot for one token each, in the order "
+         f"{listed(s.name for s in now.before.sequences)}. {name_of(WAITS)} waits.",),
+        (_victim(now, plan), growth(now, plan), _queue(now), _waiting(now), _resumed(found, plan), _again(found, plan)))
+
+
+def _victim(now: Moment, plan: Plan) -> Question:
+    needs = [s.name for s in now.before.sequences if s.computed == len(s.blocks) * plan.block_size]
+    return Question(f"Who is preempted in step {now.step}?", listed(map(name_of, now.preempted)),
+                    (f"a new block is needed by {together(needs)}; free: {len(now.before.queue)}",
+                     f"the one last admitted goes: of {listed(s.name for s in now.before.sequences)} the last is "
+                     f"{name_of(now.preempted[0])}"))
+
+
+def _queue(now: Moment) -> Question:
+    victim = name_of(now.preempted[0])
+    table = now.before.table(victim)
+    taken = [block for blocks in now.grown().values() for block in blocks]
+    return Question(f"What is the free queue in step {now.step}, front first?", listed(now.after.queue, "empty"),
+                    (f"{victim} gives back {listed(table)}, walked from the end; those that are not findable go to the front, the "
+                     "others to the end", f"taken by those that go on: {listed(taken)}"))
+
+
+def _waiting(now: Moment) -> Question:
+    return Question(f"Who waits after step {now.step} was scheduled, head first, and who is admitted in it?",
+                    f"{listed(map(name_of, now.waiting))} wait; admitted: {listed(map(name_of, now.admitted), 'nobody')}",
+                    ("whoever was preempted goes to the front of the waiting queue",
+                     "in a step that preempts somebody, nobody is admitted"))
+
+
+def _resumed(steps: list[Moment], plan: Plan) -> Question:
+    now, back, victim = steps[0], steps[-1], steps[0].preempted[0]
+    table = back.after.table(name_of(victim))
+    left = [s.name for s in now.after.sequences if not back.before.table(s.name)]
+    return Question(f"In which step is {name_of(victim)} resumed?", f"step {back.step}",
+                    (f"it wants {plural(len(table), 'block')} for all it has to compute: ceil({sum(back.admitted[victim])} / "
+                     f"{plan.block_size})",
+                     f"{together(left) if left else 'nobody'} left before step {back.step}, and {len(back.before.queue)} blocks are "
+                     "free then"))
+
+
+def _again(steps: list[Moment], plan: Plan) -> Question:
+    back, victim = steps[-1], steps[0].preempted[0]
+    found, new = back.admitted[victim]
+    blocks = back.after.table(name_of(victim))[: found // plan.block_size]
+    taken = [f"{name} has taken {listed(new_blocks)} in step {step.step}" for step in steps
+             for name, new_blocks in step.grown().items()]
+    kept = f"still there of its own: {listed(blocks)}" if plan.content is not None else "without prefix caching nothing is found"
+    return Question(f"How many tokens does {name_of(victim)} then have to have computed, how many of them are found, and how many are "
+                    "computed again or for the first time?", f"{found + new} tokens: {found} found, {new} computed",
+                    (f"its prompt and what it has generated: {plan.requests[victim][0]} + {found + new - plan.requests[victim][0]} = "
+                     f"{found + new}", listed(taken), f"{kept}; {found + new} - {found} = {new}"))
