@@ -16,7 +16,7 @@ COMES, AGAIN = 2, 3
 
 def draw(rng: np.random.Generator) -> Plan:
     """A large prompt evicts the tail of what two requests left, and a prompt that was there before finds only a part."""
-    return tried(rng, _propose, lambda plan: _focus(plan) is not None)
+    return tried(rng, _propose, _is_worth)
 
 
 def _propose(rng: np.random.Generator) -> Plan:
@@ -34,15 +34,16 @@ def _propose(rng: np.random.Generator) -> Plan:
                 tuple(map(tuple, contents)))
 
 
-def _focus(plan: Plan) -> tuple[Moment, Moment] | None:
-    """The step at whose end the pool is empty, and the next, which admits both: one evicts, the other finds a part."""
-    for last, now in pairwise(serve(plan)):
-        if now.step == plan.requests[COMES][2]:
-            hit = now.admitted.get(AGAIN, (0, 0))[0]
-            worth = COMES in now.admitted and now.evicted and 0 < hit < plan.block_size * len(_known(plan)) \
-                and not now.before.sequences and _gone(now, plan) and now.after.cached
-            return (last, now) if worth else None
-    return None
+def _is_worth(plan: Plan) -> bool:
+    _, now = _steps(plan)
+    hit = now.admitted.get(AGAIN, (0, 0))[0]
+    return COMES in now.admitted and not now.before.sequences and bool(now.after.cached) \
+        and 0 < hit < plan.block_size * len(_known(plan)) and bool(_gone(now, plan))
+
+
+def _steps(plan: Plan) -> tuple[Moment, Moment]:
+    """The step at whose end the pool is left to the cache, and the next, before which `COMES` and `AGAIN` arrive."""
+    return next((last, now) for last, now in pairwise(serve(plan)) if now.step == plan.requests[COMES][2])
 
 
 def _known(plan: Plan) -> tuple[int, ...]:
@@ -58,9 +59,7 @@ def _gone(now: Moment, plan: Plan) -> list[str]:
 
 def work(plan: Plan) -> Exercise:
     """The step that evicts."""
-    found = _focus(plan)
-    assert found is not None, "nothing to ask: such a plan is not drawn"
-    last, now = found
+    last, now = _steps(plan)
     comes, again = name_of(COMES), name_of(AGAIN)
     leaving = listed(s.name for s in last.after.sequences)
     return Exercise(

@@ -17,7 +17,7 @@ COMES, BEHIND = 3, 4
 def draw(rng: np.random.Generator) -> Plan:
     """Somebody ends, and the next request gets blocks out of order, with another behind it that may or may not fit."""
     fits = bool(rng.integers(2))
-    return tried(rng, _propose, lambda plan: (found := _focus(plan)) is not None and (found[1].need is None) == fits)
+    return tried(rng, _propose, lambda plan: _is_worth(plan, fits))
 
 
 def _propose(rng: np.random.Generator) -> Plan:
@@ -28,23 +28,21 @@ def _propose(rng: np.random.Generator) -> Plan:
     return Plan(between(rng, 9, 14), size, (*((p, o, 1) for p, o in first), *((p, o, ends + 1) for p, o in later)))
 
 
-def _focus(plan: Plan) -> tuple[Moment, Moment] | None:
-    """The step at whose end somebody leaves, and the next, which admits `COMES` and looks at `BEHIND`."""
-    for last, now in pairwise(serve(plan)):
-        if last.preempted or now.preempted:
-            return None
-        if now.step == plan.requests[COMES][2]:
-            table = now.after.table(name_of(COMES))
-            worth = len(last.after.sequences) > len(now.before.sequences) > 0 and len(table) > 1 and sorted(table) != list(table)
-            return (last, now) if worth and now.grown() and (now.need is not None or BEHIND in now.admitted) else None
-    return None
+def _is_worth(plan: Plan, fits: bool) -> bool:
+    last, now = _steps(plan)
+    table = now.after.table(name_of(COMES))
+    return (BEHIND in now.admitted) == fits and (fits or now.need is not None) and not now.preempted and len(now.grown()) > 0 \
+        and len(last.after.sequences) > len(now.before.sequences) and len(table) > 1 and sorted(table) != list(table)
+
+
+def _steps(plan: Plan) -> tuple[Moment, Moment]:
+    """The step at whose end somebody leaves, and the next, before which `COMES` and `BEHIND` arrive."""
+    return next((last, now) for last, now in pairwise(serve(plan)) if now.step == plan.requests[COMES][2])
 
 
 def work(plan: Plan) -> Exercise:
     """The step in which the next request gets what another left."""
-    found = _focus(plan)
-    assert found is not None, "nothing to ask: such a plan is not drawn"
-    last, now = found
+    last, now = _steps(plan)
     comes, behind = name_of(COMES), name_of(BEHIND)
     left = [s.name for s in last.after.sequences if not now.before.table(s.name)]
     return Exercise(

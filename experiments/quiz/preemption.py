@@ -15,7 +15,7 @@ RUNNING, WAITS, SOON = 3, 3, 12
 def draw(rng: np.random.Generator) -> Plan:
     """A request is preempted for another's growth while one waits, and is resumed a few steps later."""
     caching = bool(rng.integers(3))
-    return tried(rng, lambda rng: _propose(rng, caching), lambda plan: _focus(plan) is not None)
+    return tried(rng, lambda rng: _propose(rng, caching), _is_worth)
 
 
 def _propose(rng: np.random.Generator, caching: bool) -> Plan:
@@ -27,27 +27,29 @@ def _propose(rng: np.random.Generator, caching: bool) -> Plan:
     return Plan(between(rng, 7, 11), size, tuple(lengths), content if caching else None)
 
 
-def _focus(plan: Plan) -> list[Moment] | None:
-    """The steps from the first that preempts somebody to the one that resumes it."""
+def _is_worth(plan: Plan) -> bool:
     if any(prompt + output > plan.usable * plan.block_size for prompt, output, _ in plan.requests):
-        return None
+        return False
+    steps = _steps(plan)
+    if len(steps) not in range(2, SOON + 1) or any(moment.preempted for moment in steps[1:]):
+        return False
+    now, (found, new) = steps[0], steps[-1].admitted[steps[0].preempted[0]]
+    return len(now.preempted) == 1 and len(now.grown()) > 0 and now.waiting[1:] == (WAITS,) and new > 1 \
+        and (plan.content is None or found > 0)
+
+
+def _steps(plan: Plan) -> list[Moment]:
+    """The steps from the first that preempts somebody to the one that resumes it; none where nobody is."""
     moments = serve(plan)
-    now = next((moment for moment in moments if moment.preempted), None)
-    if now is None or len(now.preempted) > 1 or not now.grown() or now.waiting[1:] != (WAITS,):
-        return None
-    victim = now.preempted[0]
-    back = next(moment for moment in moments if moment.step > now.step and victim in moment.admitted)
-    between_them = moments[moments.index(now):moments.index(back) + 1]
-    found, new = back.admitted[victim]
-    worth = len(between_them) <= SOON and not any(moment.preempted for moment in between_them[1:])
-    return between_them if worth and new > 1 and (plan.content is None or found) else None
+    first = next((i for i, moment in enumerate(moments) if moment.preempted), len(moments))
+    last = next((i for i, moment in enumerate(moments) if i > first and moments[first].preempted[0] in moment.admitted), first)
+    return moments[first:last + 1]
 
 
 def work(plan: Plan) -> Exercise:
     """The step in which the pool runs out, and what becomes of the request preempted."""
-    found = _focus(plan)
-    assert found is not None, "nothing to ask: such a plan is not drawn"
-    now = found[0]
+    steps = _steps(plan)
+    now = steps[0]
     caching = "without prefix caching" if plan.content is None else "with prefix caching (paged-prefix)"
     letters = "" if plan.content is None else "Letters stand for what a full block of a prompt holds, r1.3 is the third block of r1, " \
                                               "part of which was generated. "
@@ -57,7 +59,7 @@ def work(plan: Plan) -> Exercise:
         requests(plan), shown(now.before, plan),
         (f"Step {now.step} is scheduled: the running sequences want a slot for one token each, in the order "
          f"{listed(s.name for s in now.before.sequences)}. {name_of(WAITS)} waits.",),
-        (_victim(now, plan), growth(now, plan), _queue(now), _waiting(now), _resumed(found, plan), _again(found, plan)))
+        (_victim(now, plan), growth(now, plan), _queue(now), _waiting(now), _resumed(steps, plan), _again(steps, plan)))
 
 
 def _victim(now: Moment, plan: Plan) -> Question:

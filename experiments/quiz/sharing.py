@@ -14,7 +14,7 @@ COMES = 2
 
 def draw(rng: np.random.Generator) -> Plan:
     """A prompt finds blocks that somebody holds, and others that lie in the free queue."""
-    return tried(rng, _propose, lambda plan: _focus(plan) is not None)
+    return tried(rng, _propose, _is_worth)
 
 
 def _propose(rng: np.random.Generator) -> Plan:
@@ -37,14 +37,15 @@ def _numbered(ids: list[int]) -> tuple[int, ...]:
     return tuple(i if i < 10 else 7 + i - 10 if i < 20 else 15 + i - 20 for i in ids)
 
 
-def _focus(plan: Plan) -> Moment | None:
-    """The step that admits `COMES`, with hits of both kinds."""
-    for now in serve(plan):
-        if COMES in now.admitted:
-            found = _found(now, plan)
-            held = sum(now.before.ref[block] > 0 for block in found)
-            return now if 0 < held < len(found) and now.step == plan.requests[COMES][2] else None
-    return None
+def _is_worth(plan: Plan) -> bool:
+    now = _step(plan)
+    held = [now.before.ref[block] > 0 for block in _found(now, plan)]
+    return any(held) and not all(held) and now.step == plan.requests[COMES][2]
+
+
+def _step(plan: Plan) -> Moment:
+    """The step that admits `COMES`."""
+    return next(moment for moment in serve(plan) if COMES in moment.admitted)
 
 
 def _found(now: Moment, plan: Plan) -> tuple[int, ...]:
@@ -54,8 +55,7 @@ def _found(now: Moment, plan: Plan) -> tuple[int, ...]:
 
 def work(plan: Plan) -> Exercise:
     """The step in which the last request finds its prefix."""
-    now = _focus(plan)
-    assert now is not None, "nothing to ask: such a plan is not drawn"
+    now = _step(plan)
     comes = name_of(COMES)
     return Exercise(
         f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')} with prefix caching (paged-prefix). Letters "
