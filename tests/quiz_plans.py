@@ -1,6 +1,7 @@
 """Exercises whose right answers were worked out by hand, on paper, from the rules of docs/rules.md and the ledger.
 
-Run as a script it prints the answers that the simulator on the path gives to the levels named, as JSON: tests plant bugs in a copy.
+Run as a script it prints the answers that the simulator on the path gives to the levels named, as JSON: tests plant bugs in
+a copy.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ RIGHT = {
               (holes.Plan(41, ((13, 8), (2, 2), (10, 6), (2, 2), (8, 5), (9, 5), (5, 4)), (0, 2)),
                ["35 slots free, the largest hole has 20", "r5 at 0, r6 at 23, r7 at 12", "r5 at 23, r6 at 0, r7 does not fit",
                 "10 slots"])],
-    # 2 x 32 x 8 x 128 x 2 bytes; 40 GiB / 2 MiB; 20,480 / 63; 48 slots, ends with 38 tokens; 1000 - 38; 30 + 16 -> 64.
+    # 2 x 32 x 8 x 128 x 2 bytes; 40 GiB / 2 MiB; 20,480 / 63; 48 slots, ends with 38 tokens; 1000 - 38; 30 + 16, so 64.
     "rounding": [(rounding.Plan(rounding.Model(32, 8, 128, "bfloat16"), 40, 16, 1000, 30, 9, 35),
                   ["131,072 bytes", "20,480 blocks", "325.08x", "3 blocks", "13 empty: 3 reserved, 10 internal", "962 slots",
                    "46 asked for, 64 given"]),
-                 # 2 x 28 x 4 x 80; 3,221,225,472 / 143,360 = 22,469.49; / 63; 48 slots full, ends with 59; 500 - 59; 28 + 32 -> 64.
+                 # 2 x 28 x 4 x 80; 3 GiB / 143,360 = 22,469.49; / 63; 48 slots full, ends with 59; 500 - 59; 28 + 32, so 64.
                  (rounding.Plan(rounding.Model(28, 4, 80, "fp8"), 3, 8, 500, 28, 32, 48),
                   ["17,920 bytes", "22,469 blocks", "356.65x", "6 blocks", "0 empty: 0 reserved, 0 internal", "441 slots",
                    "60 asked for, 64 given"])],

@@ -6,6 +6,20 @@ from experiments.quiz.exercise import Question, listed, name_of, plural
 from experiments.quiz.pictures import pool_picture
 from experiments.quiz.served import Moment, Plan, Pool, letter
 
+LETTERS = ("Letters stand for what a full block holds together with all before it; r1.3 is the third block of r1, part of which "
+           "was generated.")
+
+
+def pool_of(plan: Plan) -> str:
+    """The pool and its rules in a sentence.
+
+    >>> pool_of(Plan(9, 4, ((9, 2, 1),)))
+    'A pool of 8 blocks of 4 slots (the null block, 0, is not counted), without prefix caching.'
+    """
+    caching = "without prefix caching" if plan.content is None else "with prefix caching (paged-prefix)"
+    size = f"{plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')}"
+    return f"A pool of {size} (the null block, 0, is not counted), {caching}."
+
 
 def requests(plan: Plan) -> tuple[tuple[str, ...], ...]:
     """The table of requests: lengths, arrivals, and what there is of samples and contents.
@@ -36,13 +50,14 @@ def queue_after_end(last: Moment, now: Moment) -> Question:
     for left in (s for s in last.after.sequences if not now.before.table(s.name)):
         free = [block for block in queue if block in left.blocks]
         kept = [block for block in left.blocks if block not in free]
-        working.append(f"{left.name} had {listed(left.blocks)}, and its table is walked from the end: {listed(left.blocks[::-1])}")
+        working.append(f"{left.name} had {listed(left.blocks)}; its table is walked from the end: {listed(left.blocks[::-1])}")
         working += [f"still held by others: {listed(kept)}"] if kept else []
         front = [block for block in free if block not in now.before.holds]
         end = [block for block in free if block in now.before.holds]
         working += [f"not findable, to the front: {listed(front)}"] if front else []
         working += [f"findable, to the end: {listed(end)}"] if end else []
-    return Question(f"What is the free queue when step {last.step} has ended, front first?", listed(queue, "empty"), tuple(working))
+    return Question(f"What is the free queue when step {last.step} has ended, front first?", listed(queue, "empty"),
+                    tuple(working))
 
 
 def growth(now: Moment, plan: Plan) -> Question:
@@ -64,8 +79,8 @@ def empty_slots(now: Moment, plan: Plan) -> Question:
     counts = now.after.counts
     working = [f"{s.name}: {s.computed} of {len(s.blocks) * plan.block_size} slots filled, ends with "
                f"{sum(plan.requests[s.request][:2]) - 1} tokens" for s in now.after.sequences]
-    working.append(f"in all {plural(counts.token_states, 'slot')} filled, {counts.reserved} empty that will be, {counts.internal} "
-                   "that never will")
-    return Question(f"In step {now.step}, how many slots of held blocks are empty and will be filled (reserved), and how many are empty "
-                    "and never will (internal fragmentation)?", f"{counts.reserved} reserved, {counts.internal} internal",
-                    tuple(working))
+    working.append(f"in all {plural(counts.token_states, 'slot')} filled, {counts.reserved} empty that will be, "
+                   f"{counts.internal} that never will")
+    return Question(f"In step {now.step}, how many slots of held blocks are empty and will be filled (reserved), and how many "
+                    "are empty and never will (internal fragmentation)?",
+                    f"{counts.reserved} reserved, {counts.internal} internal", tuple(working))

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from experiments import options as opt
+from experiments.html.page import write_page
 from experiments.output import check_outputs, write_json
 from experiments.quiz.exercise import plural
 from experiments.quiz.handout import handout
 from experiments.quiz.levels import LEVELS, Given, level_named, quiz
 from experiments.quiz.text import lines
-from experiments.html.page import write_page
 from experiments.version import VERSION
 from workloads.messages import show_path
 
@@ -57,8 +57,8 @@ def parser() -> argparse.ArgumentParser:
                       help="so many in all, from the levels in turn (default: one exercise a level)")
     made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="the same seed gives the same quiz (default 0)")
     made.add_argument("--answers", action="store_true", help="the answers too, step by step")
-    made.add_argument("--html", metavar="FILE", help="a handout to print, with room for answers; with --answers the solutions are "
-                      "on pages of their own")
+    made.add_argument("--html", metavar="FILE", help="a handout to print, with room for answers; with --answers the solutions "
+                      "are on pages of their own")
     made.add_argument("--json", metavar="FILE", help="the exercises as JSON; - for standard output")
     made.add_argument("-q", "--quiet", action="store_true", help="do not say which files were written")
     return made

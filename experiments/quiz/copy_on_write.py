@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.quiz.asked import requests, shown
-from experiments.quiz.exercise import Exercise, Question, between, listed, plural, together, tried
+from experiments.quiz.asked import pool_of, requests, shown
+from experiments.quiz.exercise import Exercise, Question, between, listed, together, tried
 from experiments.quiz.served import Moment, Plan, Pool, Sequence, serve
 
 TITLE = "Copy-on-write: samples that branch"
@@ -18,7 +18,8 @@ def draw(rng: np.random.Generator) -> Plan:
 
 def _propose(rng: np.random.Generator) -> Plan:
     size = 2 ** between(rng, 2, 4)
-    lengths = [between(rng, 1, 3) * size + inside for inside in (between(rng, 1, size - 1), between(rng, 0, 1) * between(rng, 1, size - 1))]
+    inside = (between(rng, 1, size - 1), between(rng, 0, 1) * between(rng, 1, size - 1))
+    lengths = [between(rng, 1, 3) * size + tokens for tokens in inside]
     if rng.integers(2):
         lengths.reverse()
     single = between(rng, 2, 3 * size)
@@ -42,9 +43,8 @@ def work(plan: Plan) -> Exercise:
     """The first step after the prompts."""
     first, second = _steps(plan)
     return Exercise(
-        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')}, without prefix caching. A request with n "
-        "samples computes its prompt once and then goes on as n sequences, named r1a, r1b and so on. The picture shows step 1, which "
-        "computes the prompts, after it was scheduled.",
+        f"{pool_of(plan)} A request with n samples computes its prompt once and then goes on as n sequences, named r1a, r1b and "
+        "so on. The picture shows step 1, which computes the prompts, after it was scheduled.",
         requests(plan), shown(first.after, plan),
         ("Step 1 ends: every request with several samples branches, and its sequences hold the same blocks.",
          "Step 2 is scheduled: every sequence writes its first own token, in the order "
@@ -76,14 +76,13 @@ def _copies(now: Moment, plan: Plan) -> Question:
 
 def _writes(sequence: Sequence, now: Moment, plan: Plan) -> str:
     """Why a sequence copies its last block, writes into it, or takes a new one."""
-    inside, last = sequence.computed % plan.block_size, sequence.blocks[-1]
+    last, size = sequence.blocks[-1], plan.block_size
+    open_block = f"{sequence.name}: block {last} has {sequence.computed % size} of {size} slots filled and"
     if sequence.name in now.copied():
-        return f"{sequence.name}: block {last} has {inside} of {plan.block_size} slots filled and others hold it: a copy in block " \
-               f"{now.copied()[sequence.name][1]}"
+        return f"{open_block} others hold it: a copy in block {now.copied()[sequence.name][1]}"
     if sequence.name in now.grown():
         return f"{sequence.name}: block {last} is full and stays as it is: new block {listed(now.grown()[sequence.name])}"
-    return f"{sequence.name}: block {last} has {inside} of {plan.block_size} slots filled and nobody else holds it " \
-           f"{'any more' if now.before.ref[last] > 1 else ''}".rstrip() + ": it writes in place"
+    return f"{open_block} nobody else holds it{' any more' if now.before.ref[last] > 1 else ''}: it writes in place"
 
 
 def _tables(now: Moment, plan: Plan) -> Question:
@@ -91,11 +90,13 @@ def _tables(now: Moment, plan: Plan) -> Question:
     left = [f"block {block}: {n}" for block, n in _shared(now.after).items()]
     return Question(f"What are the block tables of {together(s.name for s in several)} then?",
                     "; ".join(f"{s.name}: {listed(s.blocks)}" for s in several),
-                    ("copies and new blocks come from the front of the free queue, in running order", f"still shared: {listed(left)}"))
+                    ("copies and new blocks come from the front of the free queue, in running order",
+                     f"still shared: {listed(left)}"))
 
 
 def _blocks(now: Moment, plan: Plan) -> Question:
     held = plan.usable - len(now.after.queue)
     tables = now.after.logical // plan.block_size
-    return Question("How many blocks are held in step 2, and how many would they be if nobody shared?", f"{held} held, {tables} without sharing",
+    return Question("How many blocks are held in step 2, and how many would they be if nobody shared?",
+                    f"{held} held, {tables} without sharing",
                     (f"free: {len(now.after.queue)} of {plan.usable}", f"the block tables have {tables} entries"))

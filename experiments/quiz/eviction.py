@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.quiz.asked import queue_after_end, requests, shown
+from experiments.quiz.asked import LETTERS, pool_of, queue_after_end, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
 from experiments.quiz.served import Moment, Plan, letter, serve
 
@@ -63,9 +63,7 @@ def work(plan: Plan) -> Exercise:
     comes, again = name_of(COMES), name_of(AGAIN)
     leaving = listed(s.name for s in last.after.sequences)
     return Exercise(
-        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')} with prefix caching (paged-prefix). Letters "
-        "stand for what a full block holds together with all before it; r1.3 is the third block of r1, part of which was "
-        f"generated. The picture shows step {last.step}, after it was scheduled.",
+        f"{pool_of(plan)} {LETTERS} The picture shows step {last.step}, after it was scheduled.",
         requests(plan), shown(last.after, plan),
         (f"Step {last.step} ends: {leaving} {'leaves' if ',' not in leaving else 'leave'}.", f"{comes} and {again} arrive.",
          f"Step {now.step} is scheduled: it admits {comes}, then {again}."),
@@ -75,22 +73,22 @@ def work(plan: Plan) -> Exercise:
 def _table(now: Moment, plan: Plan) -> Question:
     table, prompt = now.after.table(name_of(COMES)), plan.requests[COMES][0]
     return Question(f"What is {name_of(COMES)}'s block table ({prompt} prompt tokens, none of them known)?", listed(table),
-                    (f"ceil({prompt} / {plan.block_size}) = {len(table)} blocks from the front of the free queue: {listed(table)}",))
+                    (f"ceil({prompt} / {plan.block_size}) = {len(table)} blocks from the front of the free queue",))
 
 
 def _evicted(now: Moment, plan: Plan) -> Question:
     contents = listed(f"block {block} held {now.before.holds[block]}" for block in now.evicted)
     hits = now.after.table(name_of(AGAIN))[: now.admitted[AGAIN][0] // plan.block_size]
     return Question(f"Which blocks are evicted in step {now.step}, in order?", listed(now.evicted),
-                    (f"of the blocks that {name_of(COMES)} and {name_of(AGAIN)} take, those that could still be found: {contents}",
+                    (f"of the blocks that {name_of(COMES)} and {name_of(AGAIN)} take, those that were findable: {contents}",
                      f"what {name_of(AGAIN)} finds, {listed(hits)}, is taken out of the queue first, and not evicted"))
 
 
 def _hit(now: Moment, plan: Plan) -> Question:
     tokens, known = now.admitted[AGAIN][0], list(map(letter, _known(plan)))
     found = now.after.table(name_of(AGAIN))[: tokens // plan.block_size]
-    return Question(f"{name_of(AGAIN)}'s prompt begins with {' '.join(known)}. How many of its tokens are found, and in which blocks?",
-                    f"{plural(tokens, 'token')}, in {listed(found)}",
+    return Question(f"{name_of(AGAIN)}'s prompt begins with {' '.join(known)}. How many of its tokens are found, and in which "
+                    "blocks?", f"{plural(tokens, 'token')}, in {listed(found)}",
                     (f"evicted by then: {listed(_gone(now, plan))}",
                      f"the lookup goes from the first block to the first miss, and one token must be left to compute: "
                      f"{plural(len(found), 'block')} x {plan.block_size} = {plural(tokens, 'token')}"))
@@ -98,5 +96,6 @@ def _hit(now: Moment, plan: Plan) -> Question:
 
 def _next(now: Moment) -> Question:
     cached = now.after.cached
-    return Question(f"In step {now.step}, which blocks are still cached with ref count 0, the next to be evicted first?", listed(cached),
-                    (f"the free queue is {listed(now.after.queue, 'empty')}", "a chain goes from its tail, older requests before younger ones"))
+    return Question(f"In step {now.step}, which blocks are still cached with ref count 0, the next to be evicted first?",
+                    listed(cached), (f"the free queue is {listed(now.after.queue, 'empty')}",
+                                     "a chain goes from its tail, older requests before younger ones"))

@@ -140,6 +140,6 @@ def _external(plan: Plan, how: str, outcome: Outcome) -> Question:
     name, size = name_of(plan.later[-1]), outcome.reservations[-1]
     return Question(f"With one of the two {name} is refused. How many slots are external fragmentation then?",
                     plural(outcome.external, "slot"),
-                    (f"with {how} fit {plural(outcome.left, 'slot')} are free and {name} needs {size}: enough in total, not in a row",
-                     "free slots are external fragmentation while the head of the queue is refused and that many are free in "
-                     f"total: {outcome.external}"))
+                    (f"with {how} fit {plural(outcome.left, 'slot')} are free and {name} needs {size} in a row",
+                     "while the head of the queue is refused although enough slots are free in total, all of them are external "
+                     f"fragmentation: {outcome.external}"))

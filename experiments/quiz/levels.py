@@ -89,8 +89,8 @@ def quiz(names: Sequence[str], seed: int, questions: int | None = None) -> list[
     names : sequence of str
     seed : int
     questions : int, optional
-        How many in all: exercises are given until there are so many, and the last has only the first of its questions. One exercise
-        a level where it is not said.
+        How many in all: exercises are given until there are so many, and the last has only the first of its questions. Not said:
+        one exercise a level.
 
     >>> [(given.level, len(given.exercise.questions)) for given in quiz(["holes"], 0, questions=6)]
     [('holes', 4), ('holes', 2)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.quiz.asked import empty_slots, growth, queue_after_end, requests, shown
+from experiments.quiz.asked import empty_slots, growth, pool_of, queue_after_end, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
 from experiments.quiz.served import Moment, Plan, serve
 
@@ -46,8 +46,7 @@ def work(plan: Plan) -> Exercise:
     comes, behind = name_of(COMES), name_of(BEHIND)
     left = [s.name for s in last.after.sequences if not now.before.table(s.name)]
     return Exercise(
-        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')} (block 0 is the null block), without prefix "
-        f"caching, as vLLM 0.33 keeps it. The picture shows step {last.step}, after it was scheduled.",
+        f"{pool_of(plan)} The picture shows step {last.step}, after it was scheduled.",
         requests(plan), shown(last.after, plan),
         (f"Step {last.step} ends: {together(left)} {'has' if len(left) == 1 else 'have'} the last token and "
          f"{'leaves' if len(left) == 1 else 'leave'}.",
@@ -59,8 +58,8 @@ def work(plan: Plan) -> Exercise:
 def _table(now: Moment, plan: Plan) -> Question:
     table, prompt = now.after.table(name_of(COMES)), plan.requests[COMES][0]
     return Question(f"{name_of(COMES)} is admitted with its {prompt} prompt tokens. What is its block table?", listed(table),
-                    (f"ceil({prompt} / {plan.block_size}) = {len(table)} blocks from the front of the free queue, behind what the "
-                     f"running sequences took: {listed(table)}",))
+                    (f"ceil({prompt} / {plan.block_size}) = {len(table)} blocks from the front of the free queue, after the "
+                     "running sequences have taken theirs",))
 
 
 def _fits(now: Moment, plan: Plan) -> Question:

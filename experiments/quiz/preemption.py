@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
-from experiments.quiz.asked import growth, requests, shown
+from experiments.quiz.asked import LETTERS, growth, pool_of, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
 from experiments.quiz.served import Moment, Plan, serve
 
@@ -23,7 +25,7 @@ def _propose(rng: np.random.Generator, caching: bool) -> Plan:
     lengths = [(between(rng, 2, 3 * size), between(rng, size, 4 * size), 1) for _ in range(RUNNING)]
     lengths.append((between(rng, size, 4 * size), between(rng, 2, size), between(rng, 2, 4)))
     starts = np.cumsum([0, *(prompt // size for prompt, _, _ in lengths)]).tolist()
-    content = tuple(tuple(range(a, b)) for a, b in zip(starts, starts[1:], strict=False))
+    content = tuple(tuple(range(a, b)) for a, b in pairwise(starts))
     return Plan(between(rng, 7, 11), size, tuple(lengths), content if caching else None)
 
 
@@ -50,12 +52,10 @@ def work(plan: Plan) -> Exercise:
     """The step in which the pool runs out, and what becomes of the request preempted."""
     steps = _steps(plan)
     now = steps[0]
-    caching = "without prefix caching" if plan.content is None else "with prefix caching (paged-prefix)"
-    letters = "" if plan.content is None else "Letters stand for what a full block of a prompt holds, r1.3 is the third block of r1, " \
-                                              "part of which was generated. "
+    letters = "" if plan.content is None else f"{LETTERS} "
     return Exercise(
-        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')}, {caching}; first come, first served, "
-        f"preemption by recompute. {letters}The picture shows the pool when step {now.step - 1} has ended.",
+        f"{pool_of(plan)} First come, first served; preemption by recompute. {letters}The picture shows the pool when step "
+        f"{now.step - 1} has ended.",
         requests(plan), shown(now.before, plan),
         (f"Step {now.step} is scheduled: the running sequences want a slot for one token each, in the order "
          f"{listed(s.name for s in now.before.sequences)}. {name_of(WAITS)} waits.",),
@@ -75,8 +75,8 @@ def _queue(now: Moment) -> Question:
     table = now.before.table(victim)
     taken = [block for blocks in now.grown().values() for block in blocks]
     return Question(f"What is the free queue in step {now.step}, front first?", listed(now.after.queue, "empty"),
-                    (f"{victim} gives back {listed(table)}, walked from the end; those that are not findable go to the front, the "
-                     "others to the end", f"taken by those that go on: {listed(taken)}"))
+                    (f"{victim} gives back {listed(table)}, walked from the end; those that are not findable go to the front, "
+                     "the others to the end", f"taken by those that go on: {listed(taken)}"))
 
 
 def _waiting(now: Moment) -> Question:
@@ -93,8 +93,8 @@ def _resumed(steps: list[Moment], plan: Plan) -> Question:
     return Question(f"In which step is {name_of(victim)} resumed?", f"step {back.step}",
                     (f"it wants {plural(len(table), 'block')} for all it has to compute: ceil({sum(back.admitted[victim])} / "
                      f"{plan.block_size})",
-                     f"{together(left) if left else 'nobody'} left before step {back.step}, and {len(back.before.queue)} blocks are "
-                     "free then"))
+                     f"{together(left) if left else 'nobody'} left before step {back.step}, and "
+                     f"{plural(len(back.before.queue), 'block')} are free then"))
 
 
 def _again(steps: list[Moment], plan: Plan) -> Question:
@@ -104,7 +104,8 @@ def _again(steps: list[Moment], plan: Plan) -> Question:
     taken = [f"{name} has taken {listed(new_blocks)} in step {step.step}" for step in steps
              for name, new_blocks in step.grown().items()]
     kept = f"still there of its own: {listed(blocks)}" if plan.content is not None else "without prefix caching nothing is found"
-    return Question(f"How many tokens does {name_of(victim)} then have to have computed, how many of them are found, and how many are "
-                    "computed again or for the first time?", f"{found + new} tokens: {found} found, {new} computed",
-                    (f"its prompt and what it has generated: {plan.requests[victim][0]} + {found + new - plan.requests[victim][0]} = "
-                     f"{found + new}", listed(taken), f"{kept}; {found + new} - {found} = {new}"))
+    known, prompt = found + new, plan.requests[victim][0]
+    return Question(f"How many tokens does {name_of(victim)} then have to have computed, how many of them are found, and how "
+                    "many are computed again or for the first time?", f"{known} tokens: {found} found, {new} computed",
+                    (f"its prompt and what it has generated: {prompt} + {known - prompt} = {known}", listed(taken),
+                     f"{kept}; {known} - {found} = {new}"))

@@ -105,11 +105,11 @@ def work(plan: Plan) -> Exercise:
     >>> [question.answer for question in work(plan).questions][:2]
     ['131,072 bytes', '20,480 blocks']
     """
-    model = plan.model
+    model, element = plan.model, plural(int(ELEMENT_BYTES[plan.model.dtype]), "byte")
     return Exercise(
-        f"A model of {plural(model.layers, 'layer')}, {plural(model.kv_heads, 'KV head')} and head dimension {model.head_dim} keeps K "
-        f"and V in {model.dtype} ({plural(int(ELEMENT_BYTES[model.dtype]), 'byte')} an element). {plan.available_gib} GiB are left for the cache, "
-        f"a block has {plural(plan.block_size, 'slot')}, and max_model_len is {plan.max_model_len:,} tokens.",
+        f"A model of {model.layers} layers, {model.kv_heads} KV heads and head dimension {model.head_dim} keeps K and V in "
+        f"{model.dtype} ({element} an element). {plan.available_gib} GiB are left for the cache, a block has "
+        f"{plural(plan.block_size, 'slot')}, and max_model_len is {plan.max_model_len:,} tokens.",
         (("request", "prompt", "output", "computed now"), ("r1", f"{plan.prompt}", f"{plan.output}", f"{plan.computed}")),
         (), (f"r1 runs: {plan.computed} of its tokens are computed. Its last token will never be.",),
         (*_sizes(plan), *_in_blocks(plan), _in_a_row(plan), _by_buddy(plan)))
@@ -121,10 +121,11 @@ def _sizes(plan: Plan) -> tuple[Question, ...]:
     token = kv_bytes_per_token(model.layers, model.kv_heads, model.head_dim, element)
     block = kv_bytes_per_block(token, size)
     blocks = blocks_that_fit(plan.available_gib * GIB, block)
+    factors = f"{model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} x {plural(element, 'byte')}"
     most = f"{max_concurrency(blocks, size, plan.max_model_len):.2f}x"
     return (
         Question("How many bytes does one token take?", plural(token, "byte"),
-                 (f"2 (K and V) x {model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} x {plural(element, 'byte')} = {token:,}",)),
+                 (f"2 (K and V) x {factors} = {token:,}",)),
         Question("How many blocks does the pool have, the null block included?", plural(blocks, "block"),
                  (f"one block: {size} x {token:,} = {block:,} bytes",
                   f"{plan.available_gib} GiB = {plan.available_gib * GIB:,} bytes, over {block:,}, rounded down: {blocks:,}")),
@@ -138,11 +139,12 @@ def _in_blocks(plan: Plan) -> tuple[Question, ...]:
     return (
         Question("How many blocks does r1 hold now?", plural(held.slots // size, "block"),
                  (f"ceil({plan.computed} / {size}) = {held.slots // size}",)),
-        Question("How many slots of these blocks are empty, and how many of them are reserved (will be filled) and how many internal "
-                 "fragmentation (never)?", f"{empty} empty: {held.parts.reserved} reserved, {held.parts.internal} internal",
+        Question("How many slots of these blocks are empty, how many of them are reserved (will be filled), and how many are "
+                 "internal fragmentation (never)?",
+                 f"{empty} empty: {held.parts.reserved} reserved, {held.parts.internal} internal",
                  (f"{held.slots} slots held, {held.parts.token_states} with a token: {empty} empty",
-                  f"r1 ends with {plan.prompt} + {plan.output} - 1 = {end} tokens: {held.parts.reserved} of the empty slots lie below "
-                  f"that, {held.parts.internal} above")))
+                  f"r1 ends with {plan.prompt} + {plan.output} - 1 = {end} tokens: {held.parts.reserved} of the empty slots lie "
+                  f"below that, {held.parts.internal} above")))
 
 
 def _in_a_row(plan: Plan) -> Question:
@@ -155,7 +157,7 @@ def _in_a_row(plan: Plan) -> Question:
 
 def _by_buddy(plan: Plan) -> Question:
     held = contiguous(plan, reserve_pow2)
-    return Question("With contiguous-pow2 (the prompt and the next power of two of the output), how many slots does r1 ask for, and how "
-                    "many does a buddy allocator give it?", f"{held.slots} asked for, {held.taken} given",
+    return Question("With contiguous-pow2 (the prompt and the next power of two of the output), how many slots does r1 ask for, "
+                    "and how many does a buddy allocator give it?", f"{held.slots} asked for, {held.taken} given",
                     (f"{plan.prompt} + the power of two at or above {plan.output}, {held.slots - plan.prompt}, = {held.slots}",
                      f"rounded up to a power of two: {held.taken}"))

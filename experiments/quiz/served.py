@@ -152,7 +152,8 @@ class Watch(Observer):
     def _pool(self) -> Pool:
         allocator, pool, running = self._allocator, self._allocator.pool, self._scheduler.running
         several = self.plan.samples or (1,) * len(self.plan.requests)
-        rows = zip(running.request.tolist(), running.member.tolist(), running.handle.tolist(), running.computed.tolist(), strict=True)
+        columns = (running.request, running.member, running.handle, running.computed)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         sequences = tuple(Sequence(request, name_of(request) + (SAMPLES[member] if several[request] > 1 else ""), computed,
                                    tuple(allocator.table(handle).tolist())) for request, member, handle, computed in rows)
         holds = {block: self._labels[content] for block, content in enumerate(pool.hash_of.tolist()) if content != NO_HASH}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.quiz.asked import requests, shown
+from experiments.quiz.asked import LETTERS, pool_of, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
 from experiments.quiz.served import Moment, Plan, letter, serve
 
@@ -58,9 +58,7 @@ def work(plan: Plan) -> Exercise:
     now = _step(plan)
     comes = name_of(COMES)
     return Exercise(
-        f"A pool of {plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')} with prefix caching (paged-prefix). Letters "
-        "stand for what a full block holds together with all before it; r1.3 is the third block of r1, part of which was "
-        f"generated. The picture shows the pool when step {now.step - 1} has ended.",
+        f"{pool_of(plan)} {LETTERS} The picture shows the pool when step {now.step - 1} has ended.",
         requests(plan), shown(now.before, plan),
         (f"{comes} arrives.", f"Step {now.step} is scheduled: first the running sequences, one token each, then {comes}."),
         (_hit(now, plan), _taken(now, plan), _table(now, plan), _shared(now, plan), _saved(now, plan)))
