@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.quiz.exercise import Exercise, Question, between, plural, tried
 from sim.demand import Demand
-from sim.kv_formula import ELEMENT_BYTES, blocks_that_fit, kv_bytes_per_block, kv_bytes_per_token, max_concurrency
+from sim.kv_formula import ELEMENT_BYTES, blocks_for, blocks_that_fit, kv_bytes_per_block, kv_bytes_per_token, max_concurrency
 from sim.memory.allocator import NO_PREFIX, Ask, SlotCounts
 from sim.memory.arena import BuddyArena
 from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_pow2
@@ -130,7 +130,8 @@ def _sizes(plan: Plan) -> tuple[Question, ...]:
                  (f"one block: {size} x {token:,} = {block:,} bytes",
                   f"{plan.available_gib} GiB = {plan.available_gib * GIB:,} bytes, over {block:,}, rounded down: {blocks:,}")),
         Question(f"What does the server print as its maximum concurrency for {plan.max_model_len:,} tokens per request?", most,
-                 (f"{blocks:,} blocks over ceil({plan.max_model_len} / {size}) blocks a request: {most}",)))
+                 (f"a request: ceil({plan.max_model_len} / {size}) = {blocks_for(plan.max_model_len, size)} blocks",
+                  f"{blocks:,} / {blocks_for(plan.max_model_len, size)} = {most}, the null block not deducted")))
 
 
 def _in_blocks(plan: Plan) -> tuple[Question, ...]:
