@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-Plan = TypeVar("Plan")
+Drawn = TypeVar("Drawn")
 MOST_TRIES = 5000
 
 
@@ -51,7 +51,7 @@ class Exercise:
     questions: tuple[Question, ...]
 
 
-def tried(rng: np.random.Generator, propose: Callable[[np.random.Generator], Plan], is_worth: Callable[[Plan], bool]) -> Plan:
+def tried(rng: np.random.Generator, propose: Callable[[np.random.Generator], Drawn], is_worth: Callable[[Drawn], bool]) -> Drawn:
     """The first plan drawn that is worth asking about.
 
     Raises

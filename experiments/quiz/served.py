@@ -189,8 +189,7 @@ def serve(plan: Plan) -> list[Moment]:
     >>> [(moment.step, [sequence.blocks for sequence in moment.after.sequences]) for moment in moments[:2]]
     [(1, [(1, 2), (3,)]), (2, [(1, 2)])]
     """
-    size = plan.block_size
-    config = SimConfig(plan.num_blocks, size, max_model_len=plan.usable * size, step_time=ConstantStepTime(1), longest_jump=1)
+    config = SimConfig(plan.num_blocks, plan.block_size, step_time=ConstantStepTime(1), longest_jump=1)
     watch = Watch(plan)
     Engine(plan.trace(), config, "paged" if plan.content is None else "paged-prefix", observers=[watch]).run()
     return watch.moments
