@@ -18,6 +18,7 @@ COMMANDS = {
     "trace": "look at request traces, and make, convert, cut, scale, merge and sample them",
     "reproduce": "a published figure or claim, our number beside it, the difference, the picture",
     "sweep": "a grid of scenarios, resumable, on one machine or a Dask cluster: answers, capacity, intervals",
+    "quiz": "exercises on fragmentation, paging, sharing, eviction and preemption, with worked answers",
     "conform": "replay cases recorded from a real vLLM scheduler and compare decision by decision",
 }
 HELP = """usage: pagedsim COMMAND [options]

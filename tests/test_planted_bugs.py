@@ -35,12 +35,12 @@ CASES = [str(path) for path in sorted(GOLDEN.glob("*.json"))
          if not path.stem.startswith(("large", "capacity", "async", "hybrid", "sliding", "ext", "priority"))]
 
 
-def planted(tmp_path, bug):
-    """A copy of the packages, with one line changed."""
+def planted(tmp_path, change=None):
+    """A copy of the packages, with one line changed: (file, right line, wrong line)."""
     for package in ("sim", "workloads", "experiments"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    if bug is not None:
-        file, right, wrong = BUGS[bug]
+    if change is not None:
+        file, right, wrong = change
         text = (tmp_path / file).read_text(encoding="utf-8")
         assert text.count(right) == 1, f"{file} has this line {text.count(right)} times: {right}"
         (tmp_path / file).write_text(text.replace(right, wrong), encoding="utf-8")
@@ -54,12 +54,12 @@ def conform(folder):
 
 
 def test_the_copy_without_a_bug_conforms(tmp_path):
-    said = conform(planted(tmp_path, None))
+    said = conform(planted(tmp_path))
     assert said.returncode == 0, said.stdout + said.stderr
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(tmp_path, bug):
-    said = conform(planted(tmp_path, bug))
+    said = conform(planted(tmp_path, BUGS[bug]))
     crashed = "Traceback" in said.stderr               # a broken invariant that raises is caught too
     assert said.returncode == 1 and ("first difference" in said.stdout or crashed), said.stdout[-300:] + said.stderr[-300:]
