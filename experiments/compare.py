@@ -6,7 +6,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,7 @@ from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.figures import check_format, plot_pool
+from experiments.measured import measured_json
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
 from experiments.replicas import replicas_json
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
     if options.chrome_trace is not None:
         traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
         setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
-    document = compare_json(setup, served)
+    document = compare_json(setup, served, options.warm_up, stays)
     if options.plot is not None:
         title = setup.trace.source if options.trace is None else Path(options.trace).name
         plot_pool([{"allocator": n, "columns": [each.columns() for each in timelines[n]],
@@ -87,7 +88,8 @@ def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim compare", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators, opt.add_output):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators, opt.add_measuring,
+                opt.add_output):
         add(made)
     return made
 
@@ -123,12 +125,13 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     timelines = {name: [Timeline() for _ in replicas] for name in names}
     logs = {name: [StayLog() for _ in replicas] for name in names}
     served, traces = [], options.chrome_trace is not None
+    followed = traces or options.warm_up is not None
     with bars(options.quiet) as progress:
         for name in names:
             moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
             drawn = timelines[name] if options.plot is not None or traces else None
-            served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if traces else [])))
-    return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if traces}
+            served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if followed else [])))
+    return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if followed}
 
 
 def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
@@ -137,16 +140,21 @@ def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], li
 
 
 # ---------------------------------------------------------------------- results
-def compare_json(setup: Setup, served: list[Served]) -> dict[str, Any]:
-    """The whole result as CONTRACT.md's object; nothing in it depends on the wall clock."""
+def compare_json(setup: Setup, served: list[Served], warm_up: str | None, stays: Mapping[str, list[Stays]]) -> dict[str, Any]:
+    """The whole result as CONTRACT.md's object, and ``measured`` in each scenario if there is a warm-up rule.
+
+    Nothing in it depends on the wall clock. ``stays`` are looked at for ``measured`` only: those of each replica, by allocator.
+    """
     runs = {one.name: one.run for one in served}
+    measured = {one.name: {} if warm_up is None else {"measured": measured_json(one.run, stays[one.name], warm_up)}
+                for one in served}
     return {
         "schema": 1,
         "pagedsim": VERSION,
         "trace": trace_json(setup),
         "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs) | replicas_json(setup.sim, setup.gpus),
         "capacity": setup.capacity(),
-        "scenarios": [one.scenario() for one in served],
+        "scenarios": [one.scenario() | measured[one.name] for one in served],
         "crosscheck": [check for one in served for check in one.checks()],
     }
 

@@ -14,6 +14,7 @@ from experiments.serve_line import human_int
 from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
+from sim.steady import parse_warmup
 
 BLOCK_SIZE = 16
 MOST_REPLICAS = 1024
@@ -186,6 +187,22 @@ def add_allocators(parser: argparse.ArgumentParser) -> None:
                        help="where contiguous reservations go (default buddy)")
     group.add_argument("--page-size", choices=list(PAGES), help="page of vattention: K or V of one layer (default 2MiB)")
     group.add_argument("--saturate", action="store_true", help="all requests at time 0, memory alone limits")
+
+
+def warm_up(text: str) -> str:
+    """An argparse type: a warm-up rule of `sim.steady`."""
+    try:
+        parse_warmup(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def add_measuring(parser: argparse.ArgumentParser) -> None:
+    """What is averaged besides the whole run."""
+    parser.add_argument_group("measuring").add_argument(
+        "--warm-up", type=warm_up, metavar="RULE", help="averages behind a warm-up too, as a row of a sweep has them: a share of "
+        "the arrivals' time (20%%), a time (300s, 5min), mser5, or none; docs/measuring.md")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from experiments.measured import measured_table, measured_warnings
 from experiments.replicas import replica_table, router_line, together
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
@@ -50,7 +51,11 @@ def print_report(document: JsonObject, notes: list[str], console: Console) -> No
     if of_replicas is not None:
         console.print()
         console.print(of_replicas)
-    for label, text in _warnings(scenarios):
+    behind = measured_table(scenarios)
+    if behind is not None:
+        console.print()
+        console.print(behind)
+    for label, text in (*_warnings(scenarios), *(("warning", line) for line in measured_warnings(scenarios))):
         _print_line(console, label, text, "yellow")
     console.print()
     _print_checks(document["crosscheck"], console)

@@ -109,7 +109,7 @@ def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
 
 # ---------------------------------------------------------------------- running
 def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse.Namespace) -> Outcome:
-    job = Job(gather(points), scenario.path, scenario.traffic, scenario.warm_up)
+    job = Job(gather(points), scenario.path, scenario.traffic)
     knobs = [knob.name for knob in scenario.knobs]
     if scenario.search is not None:
         knobs += searched_options(scenario.search)

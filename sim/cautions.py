@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sim.levels import Level
-from sim.measures import Measures, arrived, begun, in_order, ttft_us, waiting_of
+from sim.measures import Measures, arrived, begun, first_arrival_us, in_order, ttft_us, waiting_of
 from sim.run import Run
 from sim.stays import Stays
 from sim.steady import mser5
@@ -49,10 +49,9 @@ def warnings(run: Run, stays: Stays, row: Measures) -> list[str]:
     rows = in_order(run, arrived(run))
     if not len(rows):
         return ["nobody was served: there is nothing to measure"]
-    start = int(run.arrival_us[rows[0]]) + _us(row["warmup_s"])
-    end, last = start + _us(row["window_s"]), int(run.arrival_us[rows[-1]])
-    measured = rows[run.arrival_us[rows] >= start]
-    whole = end > last and not run.config.saturate
+    start = first_arrival_us(run) + _us(row["warmup_s"])
+    end = start + _us(row["window_s"])
+    measured, whole = rows[run.arrival_us[rows] >= start], bool(row["whole_run"])
     if whole:
         said = [_about_whole_run(run, rows)]
     else:

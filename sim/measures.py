@@ -5,7 +5,9 @@
                  | warm-up | window: time averages |   drains, not averaged
                            | arrivals whose latencies count
 
-Counts, the parts of the pool and the cache's hits are those of the whole run, as the ledger and the allocator have them.
+Where the cut lies goes by all arrivals, rejected ones too, so that a rule that is a time or a share cuts off the same requests
+whatever the server. Counts, the parts of the pool and the cache's hits are those of the whole run, as the ledger and the
+allocator have them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sim.request_log import NEVER
 from sim.result import latency, makespan_us, memory, prefix_cache, requests, throughput_of
 from sim.run import SERVED, Run
 from sim.stays import Stays, running_level, waiting_level
-from sim.steady import cut_us, parse_warmup
+from sim.steady import fixed_cut_us, mser5, parse_warmup
 from workloads.request import IntArray
 
 Measures = dict[str, float | int | None]
@@ -28,24 +30,27 @@ Measures = dict[str, float | int | None]
 
 @dataclass(frozen=True)
 class Window:
-    """What is averaged: arrivals from ``cut_us`` on, time from ``start_us`` to ``end_us``."""
+    """What is averaged: arrivals from ``cut_us`` on, time from ``start_us`` to ``end_us``; ``whole`` where nothing is cut and
+    the server's filling and emptying are in it."""
 
     cut_us: int
     start_us: int
     end_us: int
+    whole: bool
 
 
 def measures(run: Run, stays: Stays, warmup_rule: str = "none") -> Measures:
     """The row of a table: numbers by names that carry their units.
 
-    The window goes from the cut to the last arrival of a request that is served, since afterwards the server only empties.
+    The window goes from the cut to the last arrival, since afterwards the server only empties.
     ``concurrency_*`` and ``waiting_*`` are time-weighted over it; throughput is what ends inside it over its length, so with a
     queue that grows it is the server's, not the traffic's. Latencies are those of requests that arrive in it, whenever they end.
 
     It is the whole run, from the first arrival to the last end, and nothing is cut, where all requests arrive at once, or where
-    from the cut to the last arrival is less time than the measured requests run on average; so too with a single request. With
-    ``config.saturate`` it is the window of the ledger and all requests are measured. `cautions.warnings` says so. Nothing is cut
-    where MSER-5 sees no steady state.
+    from the cut to the last arrival is less time than the measured requests run on average; so too with a single request:
+    ``whole_run`` is 1 then, and such a row bears no comparison with one whose window is the traffic's. With ``config.saturate``
+    the window is that of the ledger and all requests are measured. `cautions.warnings` says so. Nothing is cut where MSER-5 sees
+    no steady state.
 
     In a closed loop arrivals are those that came about; who never came is not measured and counts as ``unfinished``. Where
     nobody is served times are None, and shares are those of an idle pool.
@@ -61,8 +66,9 @@ def measures(run: Run, stays: Stays, warmup_rule: str = "none") -> Measures:
     Returns
     -------
     dict
-        ``warmup_s, warmup_requests, window_s, measured_requests``; ``concurrency_mean, _p50, _p99, _peak`` in sequences;
-        ``waiting_mean, _p99, _peak`` in requests; ``queue, ttft, tpot, e2e`` each ``_mean_s, _p50_s, _p90_s, _p99_s``;
+        ``warmup_s, warmup_requests, window_s, measured_requests, whole_run``;
+        ``concurrency_mean, _p50, _p99, _peak`` in sequences; ``waiting_mean, _p99, _peak`` in requests;
+        ``queue, ttft, tpot, e2e`` each ``_mean_s, _p50_s, _p90_s, _p99_s``;
         ``requests_per_s, output_tokens_per_s, total_tokens_per_s``; ``preemptions, completed, unfinished, rejected, truncated``;
         the seven parts as shares, ``useful_of_allocated``, ``kv_usage_mean`` (slots in block tables or reservations over the
         pool: cached blocks count as free, as in vLLM's gauge); ``hit_rate, evicted_blocks`` (None without prefix caching);
@@ -91,12 +97,12 @@ def measures(run: Run, stays: Stays, warmup_rule: str = "none") -> Measures:
     window = _window(run, in_order(run, came), warmup_rule)
     measured = came & (run.arrival_us >= window.cut_us)
     ended = (run.log.finished_us > window.start_us) & (run.log.finished_us <= window.end_us)
-    first = int(run.arrival_us[came].min(initial=window.cut_us))
     return {
-        "warmup_s": (window.cut_us - first) / 1e6,
+        "warmup_s": (window.cut_us - first_arrival_us(run)) / 1e6,
         "warmup_requests": int(came.sum() - measured.sum()),
         "window_s": (window.end_us - window.start_us) / 1e6,
         "measured_requests": int(measured.sum()),
+        "whole_run": int(window.whole),
         **_levels(run, stays, window),
         **{f"{name}_{which}_s": value for name, values in latency(run, measured).items() for which, value in values.items()},
         **throughput_of(run, ended, window.end_us - window.start_us),
@@ -141,17 +147,26 @@ def _whole_run(run: Run) -> Measures:
 
 # ---------------------------------------------------------------------- the window
 def _window(run: Run, rows: IntArray, warmup_rule: str) -> Window:
-    rule = parse_warmup(warmup_rule)
-    if not len(rows):
-        return Window(run.window_us[0], *run.window_us)
-    arrival = run.arrival_us[rows]
-    first, last = int(arrival[0]), int(arrival[-1])
+    rule, start = parse_warmup(warmup_rule), first_arrival_us(run)
+    whole = Window(start, *run.window_us, not run.config.saturate)
+    if not len(rows) or run.config.saturate:
+        return whole
+    last = int(run.arrival_us.max())
     timed = begun(run, rows)
-    cut = cut_us(rule, run.arrival_us[timed], ttft_us(run, timed)) if len(timed) else None
-    cut = first if cut is None else cut
-    if _lasts(run, rows[arrival >= cut], last - cut):
-        return Window(cut, cut, last)
-    return Window(first, *run.window_us)
+    cut = _mser_cut_us(run, timed) if rule.mser else fixed_cut_us(rule, start, last)
+    if not _lasts(run, rows[run.arrival_us[rows] >= cut], last - cut):
+        return whole
+    return Window(cut, cut, last, False)
+
+
+def _mser_cut_us(run: Run, timed: IntArray) -> int:
+    cut = mser5(ttft_us(run, timed))
+    return first_arrival_us(run) if not cut else int(run.arrival_us[timed[cut]])
+
+
+def first_arrival_us(run: Run) -> int:
+    """When the first request came, rejected or not; the window's start if none did."""
+    return int(run.arrival_us[run.arrival_us != NEVER].min(initial=run.window_us[1]))
 
 
 def in_order(run: Run, which: NDArray[np.bool_]) -> IntArray:

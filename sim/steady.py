@@ -105,27 +105,17 @@ def mser5(series: IntArray) -> int | None:
     return None if best == half else BATCH * best
 
 
-def cut_us(rule: WarmUp, arrival_us: IntArray, series: IntArray) -> int | None:
-    """The moment from which arrivals are measured.
+def fixed_cut_us(rule: WarmUp, first_us: int, last_us: int) -> int:
+    """The moment from which arrivals are measured by a rule that is a time, a share or none.
 
     Parameters
     ----------
     rule : WarmUp
-    arrival_us, series : int64, shape (n,)
-        Arrivals in order, at least one, and what MSER-5 looks at for each.
+        Not of MSER-5.
+    first_us, last_us : int
+        The first and the last arrival.
 
-    Returns
-    -------
-    int or None
-        Microseconds; None where MSER-5 sees no steady state.
-
-    >>> import numpy as np
-    >>> arrivals = np.array([10, 20, 30, 50])
-    >>> [cut_us(parse_warmup(text), arrivals, arrivals) for text in ("none", "0.02ms", "50%", "mser5")]
-    [10, 30, 30, None]
+    >>> [fixed_cut_us(parse_warmup(text), 10, 50) for text in ("none", "0.02ms", "50%")]
+    [10, 30, 30]
     """
-    first, last = int(arrival_us[0]), int(arrival_us[-1])
-    if not rule.mser:
-        return first + rule.time_us + int(rule.share * (last - first))
-    cut = mser5(series)
-    return None if cut is None else int(arrival_us[cut])
+    return first_us + rule.time_us + int(rule.share * (last_us - first_us))

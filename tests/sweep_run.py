@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
+
+from cli_run import run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -77,3 +80,17 @@ def read_store(folder):
     with closing(sqlite3.connect(Path(folder, "results.sqlite"))) as db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute("select * from points order by number")]
+
+
+def sweep(capsys, folder, text, *more, status=0):
+    """Run it here; what it said, and the rows."""
+    (folder / "s.toml").write_text(text)
+    os.chdir(folder)
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--jobs", "1", "--no-figures", *more)
+    assert said.status == status, said.err
+    return said, read_store("out")
+
+
+def direct(capsys, row):
+    """What compare says of a point, by its own command."""
+    return run(capsys, *shlex.split(row["command"])[1:], "--json", "-", "-q").json["scenarios"][0]

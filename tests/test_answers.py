@@ -3,12 +3,12 @@
 import pytest
 
 from experiments.whatif.answers import answers
+from experiments.whatif.judging import Verdict, judge
 from experiments.whatif.outcome import Outcome
 from experiments.whatif.pictures import heat_rows, line_rows, pareto_rows
 from experiments.whatif.points import grid
 from experiments.whatif.report import outcome_json, text_of
 from experiments.whatif.scenario import read_scenario
-from experiments.whatif.search import Verdict, judge
 from experiments.whatif.search_spec import read_promise, read_search
 from experiments.whatif.simulate import columns
 
@@ -36,7 +36,8 @@ def outcome(folder, world=WORLD, text=SCENARIO, **more):
         worse = queue > 1
         rows.append({**dict.fromkeys(names), "number": number, "status": "done", "seed": point.seed, "allocator": point.allocator,
                      **dict(point.knobs), "queue_p99_s": queue, "concurrency_mean": running, "preemptions": 412 if worse else 0,
-                     "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None, **more})
+                     "kv_gib": 4.0 if point.knobs[1][1] == "auto" else 8.0, "checks_ok": 1, "warnings": None,
+                     "whole_run": 0, **more})
     return Outcome(scenario, points, rows, len(points), [], {"run": len(points), "kept": 0}, names)
 
 
@@ -81,6 +82,29 @@ def test_a_setting_that_does_not_run_is_named(tmp_path):
     assert "rate 1 -> 2: could not be run: no room" in lines
     assert any("not run" in line for line in lines) and "warning: not run: no room (3 of 12 points)" in lines
     assert outcome_json(made)["settings"][2]["error"] == "no room"
+
+
+def test_unlike_windows_are_not_compared(tmp_path):
+    made = outcome(tmp_path)
+    made.rows[6]["whole_run"] = 1                       # of three seeds at rate 2 one is averaged over the whole run
+    assert (made.rows[6]["rate"], made.rows[6]["kv-cache-dtype"]) == (2, "auto")
+    lines = text_of(made)
+    assert lines[2] == ("rate 1 -> 2: preemptions 0 -> 412 (+412 ± 0), times and concurrency not compared (one is averaged over "
+                        "the whole run, the other over the time of the traffic)")
+    told, = (one for one in outcome_json(made)["answers"] if one["change"] == {"rate": [1, 2]})
+    assert told["unlike_windows"] and list(told["effects"]) == ["preemptions"]
+    for row in made.rows:
+        row["whole_run"] = 1
+    assert text_of(made) == text_of(outcome(tmp_path))
+
+
+def test_a_rule_that_cuts_each_run_by_itself_is_told(tmp_path):
+    def notes(text):
+        return [line for line in text_of(outcome(tmp_path, text=text)) if line.startswith("note: warm-up")]
+    assert notes(SCENARIO) == notes("warm-up = '5min'\n" + SCENARIO) == []
+    assert notes("warm-up = 'mser5'\n" + SCENARIO) == [
+        "note: warm-up mser5 cuts every run by itself, so differences are between other requests; a share or a time cuts off the "
+        "same in all"]
 
 
 def test_seeds_that_draw_nothing_are_told(tmp_path):

@@ -399,3 +399,24 @@ def test_the_beginning_of_real_traffic(capsys, name, options):
     found = document(capsys, shared_trace(name), *options, "--limit", 150)
     assert all(check["ok"] for check in found["crosscheck"])
     assert len(found["scenarios"]) == 5
+
+
+def test_averages_behind_a_warm_up(tmp_path, capsys):
+    # Every 10 s a request of 1 s (prompt 4, output 10, steps of 100 ms); two at once at 0 and at 50 s on a server for one.
+    trace = timed(tmp_path, [(0, 4, 10), (0, 4, 10), *((10 * i, 4, 10) for i in range(1, 10)), (50, 4, 10)])
+    words = ("compare", trace, "--step-time", "constant:100ms", "--max-num-seqs", 1, "--num-gpu-blocks-override", 40, "-q")
+    said = run(capsys, *words, "--warm-up", "40%", "--allocator", "paged", "--json", "-")
+    one, = said.json["scenarios"]
+    measured = one["measured"]
+    assert [measured[name] for name in ("warm_up", "warmup_requests", "measured_requests", "window_s")] == ["40%", 5, 7, 54.0]
+    assert (measured["queue_mean_s"], one["latency_s"]["queue"]["mean"]) == (1 / 7, 2 / 12)
+    text = run(capsys, *words, "--warm-up", "40%", "--allocator", "paged").out
+    assert "behind a warm-up of 40%" in text and "warning paged: 7 requests measured" in text
+    plain = run(capsys, *words, "--allocator", "paged", "--json", "-").json
+    del one["measured"]
+    assert plain["scenarios"] == [one]
+
+
+def test_a_warm_up_that_is_none(capsys):
+    said = run(capsys, "compare", "--warm-up", "soon")
+    assert said.status == 2 and said.err.count("\n") == 1 and "argument --warm-up: the warm-up is mser5, none, a time" in said.err

@@ -17,7 +17,7 @@ from sim.cautions import quarters, still_grows, warnings
 from sim.levels import Level
 from sim.measures import measures
 from sim.result import concurrency, scenario
-from sim.steady import WarmUp, cut_us, mser5, parse_warmup
+from sim.steady import WarmUp, fixed_cut_us, mser5, parse_warmup
 from sim.step_time import ConstantStepTime
 from workloads.request import Trace
 
@@ -107,10 +107,7 @@ def test_a_share_that_leaves_nothing():
 
 
 def test_cuts_are_moments():
-    arrivals = np.array([10, 20, 30, 51])
-    series = np.zeros(4, np.int64)
-    assert [cut_us(parse_warmup(t), arrivals, series) for t in ("none", "0.015ms", "99.9%", "mser5")] == [10, 25, 50, None]
-    assert cut_us(WarmUp(mser=True), np.arange(30) * 7, batches(6, 2, 1, 2, 1, 2)) == 35
+    assert [fixed_cut_us(parse_warmup(t), 10, 51) for t in ("none", "0.015ms", "99.9%")] == [10, 25, 50]
 
 
 # ---------------------------------------------------------------------- a row by hand
@@ -159,8 +156,8 @@ def test_who_never_came_is_unfinished_and_not_measured():
     assert (row["unfinished"], row["measured_requests"], row["warmup_requests"], row["e2e_mean_s"]) == (2, 1, 0, None)
 
 
-NAMES = ["warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
-         "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
+NAMES = ["warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
+         "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
          *[f"{t}_{k}_s" for t in TIMES for k in ("mean", "p50", "p90", "p99")],
          "requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected",
          "truncated", "token_states", "reserved", "internal", "cached", "external", "remainder", "idle", "useful_of_allocated",
@@ -201,6 +198,7 @@ def test_too_short_a_traffic_is_measured_whole(rows, rule):
     run, stays = served(trace_of(rows), config_of(9, 4, 20), "paged")
     row = measures(run, stays, rule)
     assert (row["warmup_s"], row["measured_requests"], row["window_s"]) == (0.0, len(rows), run.ledger.total.time_us / 1e6)
+    assert row["whole_run"] == 1
     assert {f"concurrency_{k}": v for k, v in concurrency(run.window).items()}.items() <= row.items()
     assert row["requests_per_s"] == scenario("x", run)["throughput"]["requests_per_s"]
 
@@ -209,7 +207,18 @@ def test_a_traffic_just_long_enough():
     # Both run 8 us; the second comes after 8 us: the window is these 8. A microsecond earlier it is the whole run.
     for gap, window in ((8, 8), (7, 15)):
         run, stays = served(trace_of([(4, 8), (4, 8, gap)]), config_of(9, 4, 20), "paged")
-        assert measures(run, stays)["window_s"] == window / 1e6
+        assert (measures(run, stays)["window_s"], measures(run, stays)["whole_run"]) == (window / 1e6, int(window == 15))
+
+
+def test_the_same_requests_are_cut_off_whoever_is_rejected():
+    # The first and the last are too long for 8 tokens, not for 40: by the span of all arrivals the cut lies at 50 us either way.
+    rows = [(9, 1, 0), (4, 1, 45), (4, 1, 60), (4, 1, 80), (9, 1, 100)]
+    for longest, rejected, cut in ((8, 2, 1), (40, 0, 2)):
+        run, stays = served(trace_of(rows), config_of(20, 4, longest), "paged")
+        row = measures(run, stays, "50%")
+        assert (row["rejected"], row["warmup_requests"], row["warmup_s"], row["window_s"]) == (rejected, cut, 5e-5, 5e-5)
+        assert row["measured_requests"] == 5 - rejected - cut and row["whole_run"] == 0
+        assert not [line for line in warnings(run, stays, row) if "whole run" in line]
 
 
 def test_a_warm_up_longer_than_the_traffic_cuts_nothing():

@@ -13,22 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_run import lengths, mooncake, run, shared_trace, timed
-from sweep_run import files, finish, kept, read_store, start
+from sweep_run import direct, files, finish, kept, read_store, start, sweep
 
-from experiments.whatif.hunt import Bracket, Range, hunt
 from experiments.whatif.local import run_local
 from experiments.whatif.simulate import METRICS
 
 WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
-
-
-def sweep(capsys, folder, text, *more, status=0):
-    """Run it here; what it said, and the rows."""
-    (folder / "s.toml").write_text(text)
-    os.chdir(folder)
-    said = run(capsys, "sweep", "s.toml", "--out", "out", "--jobs", "1", "--no-figures", *more)
-    assert said.status == status, said.err
-    return said, read_store("out")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +31,8 @@ def trace_of(folder, n=60):
 
 
 # ---------------------------------------------------------------------- a row is what compare says
-@pytest.mark.parametrize("case", ["built-in", "untimed", "timed rate", "closed loop", "saturate", "chat recipe"])
+@pytest.mark.parametrize("case", ["built-in", "untimed", "timed rate", "closed loop", "saturate", "chat recipe",
+                                  "warm-up", "two replicas"])
 def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
     text = WHOLE + "limit = 50\nseeds = [3]\nallocators = ['paged-prefix', 'contiguous-pow2']\n"
     if case == "untimed":
@@ -54,6 +45,10 @@ def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
         text += f"trace = '{path}'\ncolumns = 'time=time,prompt=prompt,output=output,session=session'\nthink-time = 2.5\n"
     if case == "saturate":
         text += f"trace = '{trace_of(tmp_path)}'\nsaturate = true\n"
+    if case == "warm-up":
+        text = text.replace("'none'", "'35%'") + f"trace = '{trace_of(tmp_path)}'\n[sweep]\nmax-num-seqs = [4, 16]\n"
+    if case == "two replicas":
+        text = text.replace("'none'", "'mser5'") + f"trace = '{trace_of(tmp_path)}'\ndp = 2\n"
     if case == "chat recipe":
         text += "[traffic]\nrequests = 40\nprompt = 200\noutput = 30\narrivals = 'poisson:rate=3'\nprefix = 'system:tokens=64'\n"
     _, rows = sweep(capsys, tmp_path, text)
@@ -63,7 +58,9 @@ def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
         scenario, = result["scenarios"]
         for name in ("queue", "ttft", "tpot", "e2e"):
             for statistic, value in scenario["latency_s"][name].items():
-                assert row[f"{name}_{statistic}_s"] == value
+                assert row[f"{name}_{statistic}_s"] == value or case in ("warm-up", "two replicas")
+        assert row["warmup_requests"] == (18 if case == "warm-up" else row["warmup_requests"])      # 35 % of 24.5 s: 0 to 8.5 s
+        assert {name: scenario["measured"][name] for name in METRICS} == {name: row[name] for name in METRICS}
         assert row["preemptions"] == scenario["requests"]["preemptions"]
         assert row["token_states"] == scenario["memory"]["token_states"]
         assert row["num_blocks"] == result["capacity"]["num_blocks"]
@@ -107,133 +104,6 @@ def test_differences_are_taken_seed_by_seed(tmp_path, capsys):
     deviation = (sum((x - mean) ** 2 for x in each) / 3) ** 0.5
     assert effect["difference"]["mean"] == pytest.approx(mean, rel=1e-12)
     assert effect["difference"]["high"] - mean == pytest.approx(3.182446 * deviation / 2, rel=1e-6)     # t of 3 at 97.5 %
-
-
-# ---------------------------------------------------------------------- searches
-def ask(where, keeps):
-    """Let a hunt run against a function."""
-    search, said, asked = hunt(where), None, []
-    try:
-        while True:
-            asked.append(search.send(said))
-            said = keeps(asked[-1])
-    except StopIteration as end:
-        return end.value, asked
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 16, 37, 1000, 12345])
-def test_hunts_end_beside_the_limit(limit):
-    found, asked = ask(Range(True, True, 1e-9, 16), lambda n: n <= limit)
-    assert found == Bracket(limit, limit + 1, len(asked)) and len(set(asked)) == len(asked) <= 2 + 2 * limit.bit_length() + 4
-    found, asked = ask(Range(False, True, 1e-9, 16), lambda n: n >= limit)
-    assert found == (Bracket(limit, limit - 1, len(asked)) if limit > 1 else Bracket(1, None, len(asked)))
-
-
-@pytest.mark.parametrize("limit", [0.013, 0.5, 1, 7.3, 900.0])
-def test_hunts_for_a_rate_end_within_the_resolution(limit):
-    found, asked = ask(Range(True, False, 0.01, 1), lambda rate: rate <= limit)
-    assert found.kept <= limit < found.broken and found.broken / found.kept <= 1.0101 and found.steps == len(asked)
-
-
-def test_hunts_without_an_end():
-    assert ask(Range(True, False, 0.01, 1), lambda rate: False)[0].kept is None
-    assert ask(Range(True, False, 0.01, 1), lambda rate: True)[0].broken is None
-    assert ask(Range(True, False, 0.01, 1, 2, 8), lambda rate: True) == (Bracket(8, None, 2), [2, 8])
-    assert ask(Range(True, False, 0.01, 1, 2, 8), lambda rate: False) == (Bracket(None, 2, 1), [2])
-    assert ask(Range(False, True, 0.01, 1, 2, 8), lambda n: n >= 5)[0] == Bracket(5, 4, 5)
-    assert ask(Range(False, True, 0.01, 1, 2, 8), lambda n: True)[0] == Bracket(2, None, 2)
-
-
-def direct(capsys, row):
-    """What compare says of a point, by its own command."""
-    return run(capsys, *shlex.split(row["command"])[1:], "--json", "-", "-q").json["scenarios"][0]
-
-
-def test_the_largest_rate_is_bracketed_by_two_direct_runs(tmp_path, capsys):
-    text = WHOLE + "[search]\nlargest = 'rate'\nkeep = 'ttft p99 <= 1500 ms'\nresolution = 0.01\n"
-    said, rows = sweep(capsys, tmp_path, f"trace = '{trace_of(tmp_path)}'\n{text}")
-    document = json.loads(Path("out/results.json").read_text())
-    found, = document["searches"]
-    kept_at, broken_at = found["answer"]["settings"]["rate"], found["beyond"]["settings"]["rate"]
-    assert kept_at < broken_at <= kept_at * 1.0101
-    ends = {row["rate"]: direct(capsys, row) for row in rows if row["rate"] in (kept_at, broken_at)}
-    assert ends[kept_at]["latency_s"]["ttft"]["p99"] <= 1.5 < ends[broken_at]["latency_s"]["ttft"]["p99"]
-    assert all(end["requests"]["completed"] == 60 for end in ends.values())
-    assert f"rate {kept_at:g} keeps it" in said.out and f"rate {broken_at:g} does not" in said.out
-
-
-def test_the_smallest_pool_is_one_block_above_one_that_breaks_it(tmp_path, capsys):
-    text = f"trace = '{trace_of(tmp_path)}'\nmodel = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 1024\nwarm-up = 'none'\n"
-    text += "seeds = 1\n[search]\nsmallest = 'pool'\nkeep = ['queue p99 <= 500 ms', 'preemptions <= 0']\nresolution = 0.0001\n"
-    _, rows = sweep(capsys, tmp_path, text)
-    found, = json.loads(Path("out/results.json").read_text())["searches"]
-    answer, beyond = (found[end]["settings"]["num-gpu-blocks-override"] for end in ("answer", "beyond"))
-    assert beyond == answer - 1
-    ends = [direct(capsys, next(row for row in rows if row["num-gpu-blocks-override"] == blocks)) for blocks in (answer, beyond)]
-    kept_both = [end["latency_s"]["queue"]["p99"] <= 0.5 and end["requests"]["preemptions"] == 0 for end in ends]
-    assert kept_both == [True, False]
-
-
-def test_a_search_for_each_setting_and_seeds_with_confidence(tmp_path, capsys):
-    text = WHOLE + "limit = 60\nseeds = 3\n[sweep]\nmax-num-seqs = [4, 16]\n"
-    text += "[search]\nlargest = 'rate'\nkeep = 'queue p90 <= 1 s'\n"
-    said, rows = sweep(capsys, tmp_path, text)
-    few, many = json.loads(Path("out/results.json").read_text())["searches"]
-    assert few["answer"]["settings"]["rate"] < many["answer"]["settings"]["rate"]
-    for found in (few, many):
-        sequences = found["settings"]["max-num-seqs"]
-        for end, holds in (("answer", True), ("beyond", False)):
-            values = [row["queue_p90_s"] for row in rows if row["max-num-seqs"] == sequences
-                      and row["rate"] == found[end]["settings"]["rate"]]
-            mean = sum(values) / 3
-            deviation = (sum((x - mean) ** 2 for x in values) / 2) ** 0.5
-            upper = mean + 2.919986 * deviation / 3**0.5                # one-sided t of 2 at 95 %
-            assert found[end]["metrics"]["queue_p90_s"]["upper"] == pytest.approx(upper, rel=1e-6)
-            assert (upper <= 1) is holds
-    assert "at 95 % confidence over 3 seeds" in said.out
-
-
-def test_the_fewest_gpus_beside_one_less(tmp_path, capsys):
-    trace = timed(tmp_path, [(i * 0.05, 400 + 37 * i % 400, 60) for i in range(120)])
-    text = f"trace = '{trace}'\nmodel = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 1024\nwarm-up = 'none'\n"
-    text += "[search]\nfewest = 'gpus'\nkeep = 'ttft p90 <= 700 ms'\n"
-    text += "tensor-parallel-size = [1, 2, 4]\ndata-parallel-size = [1, 2, 3]\n"
-    _, rows = sweep(capsys, tmp_path, text)
-    found, = json.loads(Path("out/results.json").read_text())["searches"]
-    gpus = {}
-    for row in rows[1:]:
-        gpus.setdefault(row["gpus"], []).append(row["ttft_p90_s"])
-        assert row["gpus"] == row["tensor-parallel-size"] * row["data-parallel-size"]
-    fewest = max(gpus)
-    assert fewest > 1 and min(gpus[fewest]) <= 0.7 and all(min(times) > 0.7 for n, times in gpus.items() if n < fewest)
-    answer = found["answer"]["settings"]
-    assert answer["tensor-parallel-size"] * answer["data-parallel-size"] == fewest
-    row = next(row for row in rows[1:] if row["ttft_p90_s"] == min(gpus[fewest]))
-    assert direct(capsys, row)["latency_s"]["ttft"]["p90"] == row["ttft_p90_s"]
-    assert found["answer"]["metrics"]["ttft_p90_s"]["mean"] == row["ttft_p90_s"] and found["answer"]["gpus"] == fewest
-    assert len(json.loads(row["result"])["scenarios"][0].get("replicas", [0])) == row["data-parallel-size"]
-
-
-def test_who_is_rejected_keeps_no_promise(tmp_path, capsys):
-    trace = timed(tmp_path, [(i, 100, 20) for i in range(10)] + [(10, 900, 20)])
-    text = f"trace = '{trace}'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\n[search]\nsmallest = 'pool'\n"
-    text += "keep = 'queue p99 <= 1 s'\nresolution = 0.001\n"
-    said, _ = sweep(capsys, tmp_path, text)
-    found, = json.loads(Path("out/results.json").read_text())["searches"]
-    assert found["answer"]["settings"]["num-gpu-blocks-override"] == 59     # 919 tokens and the null block
-    assert "1 more rejected than without the search" in found["beyond"]["why"] and found["beyond"]["why"] in said.out
-
-
-def test_what_cannot_be_kept_is_said(tmp_path, capsys):
-    text = WHOLE + "limit = 20\nstep-time = 'constant:100ms'\n[search]\nlargest = 'rate'\nkeep = 'ttft mean <= 10 ms'\n"
-    said, _ = sweep(capsys, tmp_path, text)
-    assert "paged-prefix: none: at rate " in said.out and "ttft mean <= 0.01 s is broken" in said.out
-
-
-def test_searching_what_is_said_is_refused(tmp_path, capsys):
-    text = WHOLE + "[search]\nsmallest = 'pool'\nkeep = 'ttft mean <= 10 ms'\n"
-    said = run(capsys, "sweep", _write(tmp_path, text))
-    assert said.status == 2 and "[search] chooses num-gpu-blocks-override, and the scenario says it as well" in said.err
 
 
 def _write(folder, text):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.statistics import Estimate
-from experiments.whatif.outcome import Group, Outcome, changes
+from experiments.whatif.outcome import Group, Outcome, changes, unlike_windows
 
 JsonObject = dict[str, Any]
 
@@ -87,6 +87,11 @@ class Answer:
         """Name -> (before, after)."""
         return changes(self.base, self.group)
 
+    @property
+    def unlike(self) -> bool:
+        """Whether latencies, concurrency and throughput are not compared, being averaged over unlike windows."""
+        return unlike_windows(self.base, self.group)
+
 
 def answers(outcome: Outcome) -> list[Answer]:
     """One for each setting that differs from the baseline in one thing, in the order of the grid."""
@@ -153,7 +158,7 @@ def estimate_json(one: Estimate) -> JsonObject:
 def answer_json(answer: Answer) -> JsonObject:
     """Numbers of an answer, all of them; ``difference`` has mean and interval."""
     return {"change": {name: list(pair) for name, pair in answer.changes.items()}, "settings": answer.group.settings(),
-            "error": answer.group.error, "back": answer.back,
+            "error": answer.group.error, "back": answer.back, "unlike_windows": answer.unlike,
             "effects": {effect.headline.metric: {"before": effect.before.mean, "after": effect.after.mean,
                                                  "difference": estimate_json(effect.difference)} for effect in answer.effects},
             "remedies": [answer_json(one) for one in answer.remedies]}

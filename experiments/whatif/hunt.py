@@ -4,7 +4,8 @@
     smallest    1024 broken   2048 kept   1536 broken   1792 kept   ...                                 and so is this
 
 The answer is the last value that kept the promise beside one that broke it, so both ends of the bracket were run. That everything
-below keeps it too is assumed, not known: queueing is monotone in most traffic and not in all.
+below keeps it too is assumed, not known: queueing is monotone in most traffic and not in all. Who runs the values can end the
+hunt (None instead of an answer): where larger ones change nothing, say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 MOST, LEAST = 2.0 ** 27, 2.0 ** -12
 DIGITS = 4                                             # significant ones of a value tried
-Hunt = Generator[float, bool, "Bracket"]
+Hunt = Generator[float, bool | None, "Bracket"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Range:
-    """Where to look: from ``low`` to ``high`` where given, else by doubling and halving from ``start``."""
+    """Where to look: from ``low`` to ``high`` where given, else by doubling and halving from ``start``, not below ``least``."""
 
     largest: bool
     whole: bool
@@ -37,10 +38,11 @@ class Range:
     start: float
     low: float | None = None
     high: float | None = None
+    least: float = LEAST
 
 
 def hunt(where: Range) -> Hunt:
-    """Yields values to try, is sent whether the promise was kept, returns the bracket.
+    """Yields values to try, is sent whether the promise was kept (None: that ends it), returns the bracket.
 
     >>> def run(where, keeps):
     ...     search, said = hunt(where), None
@@ -58,41 +60,41 @@ def hunt(where: Range) -> Hunt:
     while good is not None and bad is not None and not _close(where, good, bad):
         value = _between(where, good, bad)
         steps += 1
-        if (yield value):
-            good = value
-        else:
-            bad = value
+        kept = yield value
+        if kept is None:
+            break
+        good, bad = (value, bad) if kept else (good, value)
     return Bracket(good, bad, steps)
 
 
-def _ends(where: Range) -> Generator[float, bool, tuple[float | None, float | None, int]]:
+def _ends(where: Range) -> Generator[float, bool | None, tuple[float | None, float | None, int]]:
     """One value that keeps the promise and one that breaks it, as near each other as doubling finds them."""
     easy, hard = (where.low, where.high) if where.largest else (where.high, where.low)
     value = where.start if easy is None else easy
     value = _rounded(where, value)
     steps, good, bad = 1, None, None
-    if (yield value):
-        good = value
-    else:
-        bad = value
+    kept = yield value
+    if kept is None:
+        return None, None, steps
+    good, bad = (value, None) if kept else (None, value)
     if hard is not None and good is not None:
-        steps += 1
-        value = _rounded(where, hard)
-        return (value, None, steps) if (yield value) else (good, value, steps)
+        value, steps = _rounded(where, hard), steps + 1
+        kept = yield value
+        return (value, None, steps) if kept else (good, None if kept is None else value, steps)
     if easy is not None and good is None:
         return None, bad, steps
     grows = where.largest == (good is not None)        # towards the end that is missing
     while good is None or bad is None:
         value = _rounded(where, value * 2 if grows else value / 2)
-        if not LEAST <= value <= MOST or (not grows and value in (good, bad)):
+        if not where.least <= value <= MOST or (not grows and value in (good, bad)):
             break
         if (where.low is not None and value < where.low) or (where.high is not None and value > where.high):
             break
         steps += 1
-        if (yield value):
-            good = value
-        else:
-            bad = value
+        kept = yield value
+        if kept is None:
+            break
+        good, bad = (value, bad) if kept else (good, value)
     return good, bad, steps
 
 

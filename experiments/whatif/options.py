@@ -20,7 +20,7 @@ SHORT = {"pool": "num-gpu-blocks-override", "tp": "tensor-parallel-size", "pp": 
          "policy": "scheduling-policy", "n": "samples"}
 """Other names of options -> option."""
 
-OWN = ("seed", "allocator")
+OWN = ("seed", "allocator", "warm-up")
 """Options that a scenario says under keys of its own."""
 
 
@@ -35,7 +35,7 @@ class _Parser(opt.OneLineParser):
 def parser() -> argparse.ArgumentParser:
     """A parser of the command line that stands for one run."""
     made = _Parser("pagedsim compare", add_help=False, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, opt.add_replicas, add_cache, opt.add_allocators, opt.add_measuring):
         add(made)
     made.set_defaults(quiet=True)
     return made

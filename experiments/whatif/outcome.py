@@ -15,6 +15,7 @@ from experiments.statistics import Estimate, estimate, paired
 from experiments.whatif.points import Knobs, Point, baseline_knobs, same_knobs
 from experiments.whatif.scenario import Scenario
 from experiments.whatif.search import Found
+from experiments.whatif.simulate import WINDOWED
 from experiments.whatif.store import DONE, Row
 
 
@@ -93,9 +94,18 @@ class Outcome:
         return None if found.mean is None else found
 
     def difference(self, group: Group, metric: str, base: Group | None = None) -> Estimate | None:
-        """Mean and interval of the differences seed by seed."""
-        found = paired((base or self.baseline).values(metric), group.values(metric), self.scenario.confidence)
+        """Mean and interval of the differences seed by seed; None where there are none, or the windows are unlike."""
+        base = base or self.baseline
+        if metric in WINDOWED and unlike_windows(base, group):
+            return None
+        found = paired(base.values(metric), group.values(metric), self.scenario.confidence)
         return None if found.mean is None else found
+
+
+def unlike_windows(base: Group, group: Group) -> bool:
+    """Whether a seed is averaged over the whole run in one setting and over the time of the traffic in the other."""
+    return any(a["whole_run"] != b["whole_run"] for a, b in zip(base.rows, group.rows, strict=True)
+               if a["status"] == b["status"] == DONE)
 
 
 def changes(base: Group, group: Group) -> dict[str, tuple[Any, Any]]:

@@ -139,7 +139,8 @@ def make_point(scenario: Scenario, knobs: Knobs, allocator: str, seed: int) -> P
     trace = settings.pop("trace", None)
     cached = settings.get("enable-prefix-caching") is not False
     arguments = [word for name, value in settings.items() for word in words(name, value)]
-    arguments += [f"--allocator={allocator if cached or allocator != 'paged-prefix' else 'paged'}", f"--seed={seed}"]
+    arguments += [f"--allocator={allocator if cached or allocator != 'paged-prefix' else 'paged'}", f"--seed={seed}",
+                  f"--warm-up={scenario.warm_up}"]
     return Point(knobs, allocator, seed, tuple(arguments), None if trace is None else str(trace), tuple(changes.items()))
 
 
@@ -152,7 +153,7 @@ def point_key(point: Point, scenario: Scenario, digests: Mapping[str, str]) -> s
         Of every file that points read.
     """
     files = sorted(digests[name] for name in files_of(point))
-    what = [VERSION, point.arguments, point.knobs, point.allocator, scenario.traffic, point.changes, scenario.warm_up, files]
+    what = [VERSION, point.arguments, point.knobs, point.allocator, scenario.traffic, point.changes, files]
     return hashlib.sha256(json.dumps(what, default=str).encode()).hexdigest()
 
 

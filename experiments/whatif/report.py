@@ -27,9 +27,11 @@ from experiments.whatif.search import Found
 from experiments.whatif.search_report import search_lines
 from experiments.whatif.simulate import CAPACITY, METRICS, SEPARATOR
 from experiments.whatif.store import DONE
+from sim.steady import parse_warmup
 from workloads.messages import show_path
 
 JsonObject = dict[str, Any]
+UNLIKE = "one is averaged over the whole run, the other over the time of the traffic"
 SCREEN = 16                                            # lines of answers, rows of the table, warnings
 WIDEST = 400                                           # the table is as wide as it is: text is for scrolling
 SHOWN = (("concurrency_mean", "running", ""), ("queue_p99_s", "queue p99", "s"), ("ttft_p99_s", "TTFT p99", "s"),
@@ -79,7 +81,8 @@ def _found_json(outcome: Outcome, found: Found) -> JsonObject:
     return {"settings": {**dict(found.knobs), "allocator": found.allocator}, "goal": search.goal, "what": search.what,
             "keep": [str(promise) for promise in search.keep], "confidence": outcome.scenario.confidence,
             "answer": None if found.answer is None else found.answer.json(),
-            "beyond": None if found.beyond is None else found.beyond.json(), "tried": [one.json() for one in found.tried]}
+            "beyond": None if found.beyond is None else found.beyond.json(), "ended": found.ended or None,
+            "tried": [one.json() for one in found.tried]}
 
 
 # ---------------------------------------------------------------------- text
@@ -127,6 +130,8 @@ def _effects(answer: Answer) -> str:
     if answer.group.error is not None:
         return f"could not be run: {answer.group.error}"
     told = [_effect(effect) for effect in answer.effects if effect.notable]
+    if answer.unlike:
+        return ", ".join([*told, f"times and concurrency not compared ({UNLIKE})"])
     return ", ".join(told) or "no difference to speak of"
 
 
@@ -173,6 +178,9 @@ def _notes(outcome: Outcome) -> Iterator[str]:
     rows = [row for row in outcome.rows[: outcome.grid_points] if row["status"] == DONE]
     yield from _kinds("step time", [row["step_time"] for row in rows], outcome.grid_points)
     yield from _kinds("note", [note for row in rows for note in (row["notes"] or "").split(SEPARATOR)], outcome.grid_points)
+    if parse_warmup(outcome.scenario.warm_up).mser and len(outcome.groups) > 1:
+        yield ("note: warm-up mser5 cuts every run by itself, so differences are between other requests; a share or a time cuts "
+               "off the same in all")
 
 
 def _kinds(label: str, said: Sequence[str], points: int) -> Iterator[str]:

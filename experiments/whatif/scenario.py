@@ -32,6 +32,7 @@ SECTIONS = ("sweep", "baseline", "search", TRAFFIC)
 MOST_SEEDS = 10_000
 DEFAULT_ALLOCATORS = ("paged-prefix",)
 DEFAULT_CONFIDENCE = 0.95
+DEFAULT_WARM_UP = "20%"                                # of the arrivals' span: the same requests in all settings of a seed
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Scenario:
     allocators: tuple[str, ...] = DEFAULT_ALLOCATORS
     seeds: tuple[int, ...] = (0,)
     baseline: Mapping[str, Scalar] = field(default_factory=dict)
-    warm_up: str = "mser5"
+    warm_up: str = DEFAULT_WARM_UP
     confidence: float = DEFAULT_CONFIDENCE
     search: Search | None = None
     text: str = ""
@@ -119,7 +120,7 @@ class _Reader:
             {knob.name: knob.values for knob in knobs if knob.name in ("seed", "allocator")}
         allocators = at(("allocators",), _allocators, _either(table, "allocators", drawn.get("allocator")))
         seeds = at(("seeds",), _seeds, _either(table, "seeds", drawn.get("seed")))
-        warm_up = at(("warm-up",), _warm_up, table.pop("warm-up", table.pop("warm_up", "mser5")))
+        warm_up = at(("warm-up",), _warm_up, table.pop("warm-up", table.pop("warm_up", DEFAULT_WARM_UP)))
         confidence = at(("confidence",), _confidence, table.pop("confidence", DEFAULT_CONFIDENCE))
         options = {at((key,), option_name, key): value for key, value in table.items()}
         for key, name in zip(table, options, strict=False):

@@ -1,8 +1,8 @@
 """Capacity search: for each combination of knobs, the largest rate, smallest pool or fewest GPUs that keep every promise.
 
-A value keeps a promise if the metric's upper confidence bound over the seeds is at most the limit (with one seed: the metric
-itself), and no more requests are rejected or left unfinished than in the grid's own run of the same seed. Every value is run as
-points like those of the grid, the same seeds with the same draws: the ends of a bracket lie in the results and can be looked at.
+Every value is run as points like those of the grid, the same seeds with the same draws: the ends of a bracket lie in the results
+and can be looked at. `judging` says what keeps a promise. A search ends early where larger values bring about the very same runs,
+since the queue waits for something else, or where a value cannot be run.
 """
 
 from __future__ import annotations
@@ -10,46 +10,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from experiments.statistics import estimate
-from experiments.whatif.hunt import Bracket, Range, hunt
+from experiments.whatif.hunt import LEAST, Bracket, Range, hunt
+from experiments.whatif.judging import Verdict, judge, same_run, spared
 from experiments.whatif.points import Knobs, Point, make_point
 from experiments.whatif.scenario import Scenario
 from experiments.whatif.search_spec import Search
-from experiments.whatif.store import DONE, Row
+from experiments.whatif.store import Row
 from experiments.whatif.values import Scalar
 from workloads.request import InputError
 
 OPTION = {"pool": "num-gpu-blocks-override"}
 START = {"rate": 1.0, "speed": 1.0, "num-gpu-blocks-override": 1024.0, "max-num-seqs": 16.0, "max-model-len": 2048.0}
-SPARED = ("rejected", "unfinished")
+SMALLEST = {"max-model-len": 2.0}                      # a token of prompt and one of output
 WHOLE = ("num-gpu-blocks-override", "max-num-seqs", "max-model-len")
-JsonObject = dict[str, Any]
 Asks = Generator[list[Point], Sequence[Row], "Found"]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One value that was tried: whether it keeps every promise, what each metric came to, why not, and what it is in hardware."""
-
-    settings: Mapping[str, Scalar]
-    kept: bool
-    metrics: Mapping[str, tuple[float, float]]
-    why: str = ""
-    gpus: int | None = None
-    kv_gib: float | None = None
-
-    def json(self) -> JsonObject:
-        """Metrics as mean and upper bound."""
-        return {"settings": dict(self.settings), "gpus": self.gpus, "kv_gib": self.kv_gib, "kept": self.kept,
-                "why": self.why or None,
-                "metrics": {name: {"mean": mean, "upper": upper} for name, (mean, upper) in self.metrics.items()}}
-
-
-@dataclass(frozen=True)
 class Found:
-    """The outcome for one combination of knobs and allocator."""
+    """The outcome for one combination of knobs and allocator; ``ended`` says why it went no further, if not by itself."""
 
     knobs: Knobs
     allocator: str
@@ -57,6 +37,7 @@ class Found:
     beyond: Verdict | None
     tried: tuple[Verdict, ...]
     points: tuple[Point, ...]
+    ended: str = ""
 
 
 def searched_options(search: Search) -> tuple[str, ...]:
@@ -83,12 +64,7 @@ def looks(scenario: Scenario, groups: Mapping[tuple[Knobs, str], Sequence[Row]])
     """
     assert scenario.search is not None
     look = _fewest if scenario.search.goal == "fewest" else _bisect
-    return [look(_Ask(scenario, knobs, allocator, _spared(rows))) for (knobs, allocator), rows in groups.items()]
-
-
-def _spared(rows: Sequence[Row]) -> dict[str, list[int]]:
-    """How many requests each seed rejects or leaves whatever is searched for; none where the grid's own point does not run."""
-    return {name: [row[name] if row["status"] == DONE else 0 for row in rows] for name in SPARED}
+    return [look(_Ask(scenario, knobs, allocator, spared(rows))) for (knobs, allocator), rows in groups.items()]
 
 
 def run_all(searches: Sequence[Asks], run: Callable[[Sequence[Point], int], Sequence[Row]]) -> list[Found]:
@@ -123,7 +99,7 @@ class _Ask:
     scenario: Scenario
     knobs: Knobs
     allocator: str
-    spared: Mapping[str, Sequence[int]]
+    excused: Mapping[str, Sequence[int]]
 
     @property
     def search(self) -> Search:
@@ -137,28 +113,42 @@ class _Ask:
 
     def judge(self, settings: Mapping[str, Scalar], rows: Sequence[Row]) -> Verdict:
         """Whether the rows keep every promise."""
-        return judge(self.search, settings, rows, self.scenario.confidence, self.spared)
+        return judge(self.search, settings, rows, self.scenario.confidence, self.excused)
 
 
 def _bisect(ask: _Ask) -> Asks:
     search = ask.search
     option = searched_options(search)[0]
-    where = Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high)
+    where = Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high,
+                  SMALLEST.get(option, LEAST))
     tried: dict[float, Verdict] = {}
+    ran: dict[float, Sequence[Row]] = {}
     points: list[Point] = []
-    steps, said = hunt(where), None
+    steps, said, ended = hunt(where), None, ""
     while True:
         try:
-            value = steps.send(said)                   # type: ignore[arg-type]
+            value = steps.send(said)
         except StopIteration as end:
             bracket: Bracket = end.value
             return Found(ask.knobs, ask.allocator, _of(tried, bracket.kept), _of(tried, bracket.broken), tuple(tried.values()),
-                         tuple(points))
+                         tuple(points), ended)
         if value not in tried:
             asked = ask.points({option: value})
             points += asked
-            tried[value] = ask.judge({option: value}, (yield asked))
-        said = tried[value].kept
+            ran[value] = yield asked
+            tried[value] = ask.judge({option: value}, ran[value])
+            ended = _end(option, tried, ran, value)
+        said = None if ended else tried[value].kept
+
+
+def _end(option: str, tried: Mapping[float, Verdict], ran: Mapping[float, Sequence[Row]], value: float) -> str:
+    """Why nothing is to be learned behind ``value``, the last that was tried; empty where something is."""
+    if tried[value].lost:
+        return f"{option} {value:.10g} cannot be run: {tried[value].why}"
+    below = max((other for other in tried if other < value), default=None)
+    if below is not None and value == max(tried) and same_run(option, ran[below], ran[value]):
+        return f"from {option} {below:.10g} on nothing changes: more of it is not used"
+    return ""
 
 
 def _of(tried: Mapping[float, Verdict], value: float | None) -> Verdict | None:
@@ -195,32 +185,3 @@ def _gpus(split: Sequence[Scalar]) -> int:
     for size in split:
         count *= int(size)
     return count
-
-
-# ---------------------------------------------------------------------- judging
-def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], confidence: float,
-          spared: Mapping[str, Sequence[int]]) -> Verdict:
-    """Whether the rows of one setting, a row a seed, keep every promise; ``spared`` requests of a seed count for nothing."""
-    failed = next((row for row in rows if row["status"] != DONE), None)
-    if failed is not None:
-        return Verdict(settings, False, {}, str(failed["error"]))
-    given = {promise.metric for promise in search.keep}
-    metrics: dict[str, tuple[float, float]] = {}
-    reasons = []
-    for name in SPARED:
-        more = max(row[name] - allowed for row, allowed in zip(rows, spared[name], strict=True))
-        if more > 0 and name not in given:
-            reasons.append(f"{more:,} more {name} than without the search")
-    for promise in search.keep:
-        values = [row[promise.metric] for row in rows]
-        if any(value is None for value in values):
-            reasons.append(f"{promise}: nothing was measured")
-            continue
-        found = estimate(values, confidence)
-        assert found.mean is not None
-        mean, bound = found.mean, found.below(confidence)
-        upper = mean if bound is None else bound
-        metrics[promise.metric] = (mean, upper)
-        if upper > promise.most:
-            reasons.append(f"{promise} is broken: {mean:.4g}" + (f", at most {upper:.4g}" if len(values) > 1 else ""))
-    return Verdict(settings, not reasons, metrics, "; ".join(reasons), rows[0].get("gpus"), rows[0].get("kv_gib"))

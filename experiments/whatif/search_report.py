@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.rounding import plain
+from experiments.whatif.judging import Verdict
 from experiments.whatif.outcome import Outcome, changes
 from experiments.whatif.points import said_of, shown
-from experiments.whatif.search import Verdict
 
 
 def search_lines(outcome: Outcome) -> Iterator[str]:
@@ -23,15 +23,17 @@ def search_lines(outcome: Outcome) -> Iterator[str]:
     for found in outcome.found:
         name = said_of({**dict(found.knobs), "allocator": found.allocator})
         if found.answer is None:
-            why = "" if found.beyond is None else f": at {_tried(found.beyond)} {found.beyond.why}"
-            yield f"    {name}: none{why}"
+            why = [] if found.beyond is None else [f"at {_tried(found.beyond)}: {found.beyond.why}"]
+            yield f"    {name}: none: {'; '.join([*why, *([found.ended] if found.ended else [])])}"
             continue
         metrics = ", ".join(_metric(metric, mean, upper) for metric, (mean, upper) in found.answer.metrics.items())
         yield f"    {name}: {_tried(found.answer)} keeps it: {metrics}"
         if found.beyond is not None:
             yield f"    {'':{len(name)}}  {_tried(found.beyond)} does not: {found.beyond.why}"
+            if found.ended:
+                yield f"    {'':{len(name)}}  no closer: {found.ended}"
         else:
-            yield f"    {'':{len(name)}}  nothing that was tried breaks it"
+            yield f"    {'':{len(name)}}  nothing that was tried breaks it{f': {found.ended}' if found.ended else ''}"
 
 
 def _metric(metric: str, mean: float, upper: float) -> str:

@@ -22,11 +22,9 @@ from experiments.whatif.materials import Materials
 from experiments.whatif.options import parse
 from experiments.whatif.points import Point
 from experiments.whatif.store import DONE, FAILED, LOST, Row
-from sim.cautions import warnings
-from sim.measures import measures
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
-from sim.stays import StayLog, concatenated
+from sim.stays import StayLog
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 from workloads.synth.recipe import recipe, with_changes
@@ -36,10 +34,12 @@ CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_mode
 LATENCIES = tuple(f"{name}_{statistic}_s" for name in ("queue", "ttft", "tpot", "e2e")
                   for statistic in ("mean", "p50", "p90", "p99"))
 METRICS = (
-    "warmup_s", "warmup_requests", "window_s", "measured_requests", "concurrency_mean", "concurrency_p50", "concurrency_p99",
-    "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s", "output_tokens_per_s",
-    "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
-    "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+    "warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
+    "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s",
+    "output_tokens_per_s", "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS,
+    "useful_of_allocated", "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+WINDOWED = METRICS[METRICS.index("concurrency_mean"): METRICS.index("preemptions")]
+"""Those over the window behind the warm-up; the others are of the whole run."""
 SEPARATOR = " | "                                      # between notes, which have semicolons of their own
 TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
@@ -51,7 +51,6 @@ class Job:
     materials: Materials
     path: str
     traffic: Mapping[str, Any] | None
-    warm_up: str
     version: str = VERSION
 
 
@@ -83,12 +82,11 @@ def _simulated(job: Job, point: Point) -> Row:
     setup = size_up(trace, options, notes)
     logs = [StayLog() for _ in range(setup.sim.data_parallel_size)]
     served = serve(setup, options.allocator[0], observers=lambda number: [logs[number]])
-    stays = concatenated([log.stays() for log in logs])
-    measured = measures(served.run, stays, job.warm_up)
-    document = compare_json(setup, [served])
-    return {**_capacity(setup, document["capacity"]), **measured, "command": command,
+    document = compare_json(setup, [served], options.warm_up, {served.name: [log.stays() for log in logs]})
+    measured = document["scenarios"][0]["measured"]
+    return {**_capacity(setup, document["capacity"]), **{name: measured[name] for name in METRICS}, "command": command,
             "step_time": setup.sim.step_time.describe(), "notes": SEPARATOR.join(setup.notes) or None,
-            "warnings": SEPARATOR.join(warnings(served.run, stays, measured)) or None,
+            "warnings": SEPARATOR.join(measured["warnings"]) or None,
             "checks_ok": all(check["ok"] for check in document["crosscheck"]),
             "result": json.dumps(document, allow_nan=False, separators=(",", ":"))}
 
