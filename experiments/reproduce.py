@@ -16,10 +16,12 @@ from rich.table import Table as RichTable
 from experiments import options as opt
 from experiments.figures import check_format
 from experiments.output import check_writable, write_json
-from experiments.paper.outcome import JsonObject, Outcome, Row, Table
+from experiments.paper.in_words import further_tables, row_table, verdict
+from experiments.paper.outcome import JsonObject, Outcome
 from experiments.paper.page import write_page
 from experiments.paper.setting import Lab
 from experiments.progress import bars
+from experiments.shown import TextTable
 from experiments.version import VERSION
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -97,7 +99,7 @@ def _one(name: str, options: argparse.Namespace, folder: Path | None, console: C
             return lambda done: progress.advance(task, done)
         outcome = experiment.run(Lab(options.trace, options.seed, options.limit, begin))
     document = to_json(name, experiment, outcome, options)
-    print_outcome(experiment, outcome, console)
+    print_outcome(document, console)
     picture = options.plot or (folder and str(folder / f"{name}.png"))
     if picture:
         experiment.plot(outcome, picture)
@@ -128,54 +130,25 @@ def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argpar
 
 
 # ---------------------------------------------------------------------- for people
-def print_outcome(experiment: Experiment, outcome: Outcome, console: Console) -> None:
+def print_outcome(document: JsonObject, console: Console) -> None:
     """Rows, tables and notes."""
-    console.print(f"[bold]{experiment.TITLE}[/]", highlight=False)
-    console.print(f"published: {experiment.SOURCE}", style="dim", highlight=False)
-    made = RichTable(box=None, padding=(0, 2, 0, 0))
-    for column in ("", "published", "ours", "difference", "tolerance", "", ""):
-        made.add_column(column, justify="left" if column == "" else "right")
-    for row in outcome.rows:
-        made.add_row(*cells(row))
-    console.print(made, highlight=False)
-    for table in outcome.tables:
-        _print_table(table, console)
-    for note in outcome.notes:
+    console.print(f"[bold]{document['title']}[/]", highlight=False)
+    console.print(f"published: {document['source']}", style="dim", highlight=False)
+    _print_table(row_table(document), RichTable(box=None, padding=(0, 2, 0, 0)), console)
+    for title, table in further_tables(document):
+        _print_table(table, RichTable(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0)), console)
+    for note in document["notes"]:
         console.print(f"note: {note}", highlight=False, markup=False)
-    judged = [row for row in outcome.rows if row.ok is not None]
-    if judged:
-        right = sum(row.ok is True for row in judged)
-        console.print(f"{right} of {len(judged)} numbers inside their tolerance\n", highlight=False)
+    if (line := verdict([document])) is not None:
+        console.print(f"{line}\n", highlight=False)
 
 
-def cells(row: Row) -> list[str]:
-    """One row in text: label, published, ours, difference, tolerance, verdict, note."""
-    bounds = [f"{word} {bound:g}" for word, bound in (("from", row.least), ("to", row.most)) if bound is not None]
-    tolerance = " ".join(bounds) if row.tolerance is None else f"{row.tolerance:.3g}"
-    verdict = {True: "ok", False: "OUTSIDE", None: ""}[row.ok]
-    sign = "" if row.difference is None else f"{row.difference:+.4g}"
-    return [row.label, figure(row.published), f"{figure(row.ours)} {row.unit}".strip(), sign, tolerance, verdict, row.note]
-
-
-def figure(value: float | int | str | None) -> str:
-    """A number as people read it: four digits that count, thousands apart.
-
-    >>> figure(20.4321), figure(15728), figure(None), figure("a")
-    ('20.43', '15,728', '-', 'a')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
-def _print_table(table: Table, console: Console) -> None:
-    made = RichTable(title=table.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+def _print_table(table: TextTable, made: RichTable, console: Console) -> None:
     for i, column in enumerate(table.columns):
-        made.add_column(column, justify="right" if i else "left", no_wrap=not i)
-    for row in table.rows:
-        made.add_row(*(figure(value) for value in row))
+        made.add_column(column, justify="left" if table.is_words(i) else "right", no_wrap=i in table.words)
+    for section in table.sections:
+        for cells in section.rows:
+            made.add_row(*cells)
     console.print(made, highlight=False)
 
 

@@ -10,12 +10,12 @@ from io import StringIO
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from experiments.output import deliver, write_json, write_text
-from experiments.prefix_text import percent, table
+from experiments.prefix_text import percent
 from experiments.rounding import change, rounded
+from experiments.shown import TextTable, drawn
 from experiments.statistics import Estimate
 from experiments.version import VERSION
 from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
@@ -98,7 +98,7 @@ def _print(lines: Sequence[str], notes: Sequence[str], quiet: bool) -> None:
 def text_of(outcome: Outcome) -> list[str]:
     """The report, line by line, as it goes into answers.txt."""
     text = StringIO()
-    Console(width=WIDEST, file=text, highlight=False).print(_table(outcome))
+    Console(width=WIDEST, file=text, highlight=False).print(drawn(_table(outcome)))
     rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
     rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
@@ -143,14 +143,14 @@ def _changed(answer: Answer) -> str:
     return ", ".join(f"{name} {shown(before)} -> {shown(after)}" for name, (before, after) in answer.changes.items())
 
 
-def _table(outcome: Outcome) -> Table:
+def _table(outcome: Outcome) -> TextTable:
     """Knobs that have several values, then the metrics."""
     names = [name for name in outcome.groups[0].settings() if len({str(one.settings()[name]) for one in outcome.groups}) > 1]
-    made = table(*(names or ["allocator"]), *(f"{name}, {unit}" if unit else name for _, name, unit in SHOWN))
+    made = TextTable((*(names or ["allocator"]), *(f"{name}, {unit}" if unit else name for _, name, unit in SHOWN)))
     for group in outcome.groups[:SCREEN]:
         settings = [shown(group.settings()[name]) for name in names or ["allocator"]]
         cells = [_cell(outcome.estimate(group, metric), unit) for metric, _, unit in SHOWN]
-        made.add_row(*settings, *(cells if group.done else ["not run", *[""] * (len(SHOWN) - 1)]))
+        made.add_row(*settings, *(cells if group.done else ["not run"]))
     return made
 
 
