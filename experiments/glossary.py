@@ -9,11 +9,11 @@ PARTS_IN_WORDS = {
     "internal": "the other empty slots of blocks in use or of a reservation: nobody will ever fill them.",
     "cached": "slots of blocks that nobody holds but a prefix lookup still finds: free to take, and useful until then. "
               "Contiguous allocators have none.",
-    "external": "free slots while the head of the queue is refused although enough are free in total, only not in a row; and what "
-                "a buddy allocator rounds a reservation up by. Blocks have none.",
-    "remainder": "free slots, cached ones apart, while the head of the queue is refused and all that is free is too little for it.",
+    "external": "free slots while the head of the queue is refused although enough are free in total, only not in a row; and "
+                "what a buddy allocator rounds a reservation up by. Blocks have none.",
+    "remainder": "free slots, cached ones apart, while the head of the queue is refused and all that is free is too little.",
     "idle": "free slots while nobody is refused.",
 }
 """Part, in the order of `sim.memory.allocator.PARTS` -> what it counts."""
-TOGETHER = ("The seven add up to the pool, (blocks - 1) x slots a block: block 0 is set aside. All are means over time; useful part of "
-            "allocated = token states / (token states + reserved + internal fragmentation).")
+TOGETHER = ("The seven add up to the pool, (blocks - 1) x slots a block: block 0 is set aside. All are means over time; "
+            "useful part of allocated = token states / (token states + reserved + internal fragmentation).")

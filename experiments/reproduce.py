@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 
 from experiments import options as opt
 from experiments.figures import check_format
+from experiments.html.reproduction_page import write_reproduction
 from experiments.output import check_writable, write_json
 from experiments.paper.in_words import further_tables, row_table, verdict
 from experiments.paper.outcome import JsonObject, Outcome
@@ -78,12 +79,10 @@ def main(argv: list[str]) -> int:
         raise InputError("--limit: seeds serves no requests")
     folder = _folder(options)
     console = Console(stderr=options.json == "-", width=None if sys.stdout.isatty() else 130)
-    documents = []
-    for name in names:
-        documents.append(_one(name, options, folder, console))
+    documents = [_one(name, options, folder, console) for name in names]
     if options.name == "all" and folder is not None:
-        page = write_page(folder, documents)
-        console.print(f"all on one page: {show_path(str(page))}", highlight=False)
+        pages = [write_page(folder, documents), write_reproduction(folder, documents, _words("all", options))]
+        console.print(f"all on one page: {' and '.join(show_path(str(page)) for page in pages)}", highlight=False)
     if options.json == "-":
         write_json("-", documents[0] if options.name != "all" else {"schema": 1, "name": "all", "results": documents,
                                                                     "ok": all(d["ok"] for d in documents)})
@@ -120,13 +119,18 @@ def load(name: str) -> Experiment:
 
 def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
     """CONTRACT's object, with the title, tables and notes besides."""
-    command = f"pagedsim reproduce {name} --seed {options.seed}"
-    command += f" --limit {options.limit}" if options.limit and name != "seeds" else ""
-    if options.trace and name not in WITHOUT_TRACE:
-        command += f" --trace {shlex.quote(show_path(Path(options.trace).name))}"
-    return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok, "command": command,
-            "pagedsim": VERSION, "seed": options.seed, "title": experiment.TITLE, "source": experiment.SOURCE,
-            "tables": [table.json() for table in outcome.tables], "notes": outcome.notes, "data": outcome.data}
+    return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok,
+            "command": shlex.join(["pagedsim", *_words(name, options)]), "pagedsim": VERSION, "seed": options.seed,
+            "title": experiment.TITLE, "source": experiment.SOURCE, "tables": [table.json() for table in outcome.tables],
+            "notes": outcome.notes, "data": outcome.data}
+
+
+def _words(name: str, options: argparse.Namespace) -> list[str]:
+    """The command that gives the same numbers, wherever its files go."""
+    words = ["reproduce", name, "--seed", str(options.seed)]
+    words += ["--limit", str(options.limit)] if options.limit and name != "seeds" else []
+    words += ["--trace", show_path(Path(options.trace).name)] if options.trace and name not in WITHOUT_TRACE else []
+    return words
 
 
 # ---------------------------------------------------------------------- for people

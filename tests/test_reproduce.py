@@ -60,7 +60,8 @@ def test_the_mean_difference_goes_without_signs():
 
 def test_rows_for_people():
     assert in_words.cells(Row("a", 20.0, 21.0, "%", 0.5, note="n").json()) == ["a", "20", "21 %", "+1", "0.5", "OUTSIDE", "n"]
-    assert in_words.cells(Row("b", None, 15_728, least=2, most=9).json()) == ["b", "-", "15,728", "", "from 2 to 9", "OUTSIDE", ""]
+    bounded = in_words.cells(Row("b", None, 15_728, least=2, most=9).json())
+    assert bounded == ["b", "-", "15,728", "", "from 2 to 9", "OUTSIDE", ""]
     assert in_words.cells(Row("c", 1.0, 1.0).json()) == ["c", "1", "1", "+0", "", "", ""]
 
 
@@ -135,7 +136,8 @@ def test_all_on_one_page(capsys, tmp_path, draws):
     said = run(capsys, "reproduce", "all", "--out", tmp_path / "deep" / "out", "-q")
     folder = tmp_path / "deep" / "out"
     assert said.status == 1
-    assert sorted(p.name for p in folder.iterdir()) == ["reproduction.md", "right.json", "right.png", "wrong.json", "wrong.png"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "reproduction.html", "reproduction.md", "right.json", "right.png", "wrong.json", "wrong.png"]
     assert draws == [str(folder / "right.png"), str(folder / "wrong.png")]
     text = (folder / page.NAME).read_text()
     assert text.startswith("# Published numbers, reproduced\n\n1 of 2 judged numbers are inside their stated tolerances; "

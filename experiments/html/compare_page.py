@@ -1,4 +1,4 @@
-"""The page of `pagedsim compare --html`: what its report prints, with a bar an allocator, the pool over time and the seven parts."""
+"""The page of `pagedsim compare --html`: what its report prints, a bar an allocator, the pool over time, the seven parts."""
 
 from __future__ import annotations
 

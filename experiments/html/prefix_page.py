@@ -36,6 +36,6 @@ def prefix_page(document: JsonObject, title: str, words: Sequence[str]) -> str:
 
 def _alt(document: JsonObject) -> str:
     today = document["today"]
-    return (f"Hit rate against the size of the pool: vLLM's queue finds {percent(today['vllm']['hit_rate_tokens'])} of tokens in "
-            f"today's {show_room(today)}, a cache that never forgets {percent(document['endless']['hit_rate_tokens'])}. Beside it "
-            "reuse of blocks, hits by origin, and hits by block size")
+    return (f"Hit rate against the size of the pool: vLLM's queue finds {percent(today['vllm']['hit_rate_tokens'])} of tokens "
+            f"in today's {show_room(today)}, a cache that never forgets {percent(document['endless']['hit_rate_tokens'])}. "
+            "Beside it reuse of blocks, hits by origin, and hits by block size")
