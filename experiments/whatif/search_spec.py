@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.whatif.values import Scalar
+from sim.measures import LATENCIES, STATISTICS
 from workloads.messages import show
 from workloads.request import InputError
 
-LATENCIES = ("queue", "ttft", "tpot", "e2e")
-STATISTICS = ("mean", "p50", "p90", "p99")
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 GOALS = {"largest": ("rate", "speed", "max-num-seqs", "max-model-len"), "smallest": ("pool",), "fewest": ("gpus",)}
 KEYS = ("keep", "from", "to", "resolution", "tensor-parallel-size", "data-parallel-size")
