@@ -1,8 +1,8 @@
-"""What a report shows, as plain data: lines under labels and tables of text, which a terminal and a page draw each in its way."""
+"""What a report shows, as plain data: lines under labels, sentences and tables of text. A terminal and a page draw them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rich import box
@@ -11,6 +11,33 @@ from rich.text import Text
 
 Line = tuple[str, str]
 """A label and a text; with an empty label it goes on with the one before."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, with what hangs on it.
+
+    Parameters
+    ----------
+    text : str
+    under : tuple of Sentence
+    indent : int
+        How far those are set in, in letters.
+    """
+
+    text: str
+    under: tuple[Sentence, ...] = ()
+    indent: int = 4
+
+    def written(self, at: int = 0) -> Iterator[str]:
+        """Line by line.
+
+        >>> list(Sentence("rate 1 -> 2", (Sentence("fp8 brings it back"),), 2).written())
+        ['rate 1 -> 2', '  fp8 brings it back']
+        """
+        yield " " * at + self.text
+        for one in self.under:
+            yield from one.written(at + self.indent)
 
 
 @dataclass(frozen=True)
