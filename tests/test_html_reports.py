@@ -18,7 +18,7 @@ from experiments.html.pool_bar import STROKES, bars
 from experiments.html.reproduction_page import write_reproduction
 from experiments.paper.outcome import Row
 from experiments.report import PART_LABELS
-from experiments.shown import TextTable, drawn
+from experiments.shown import Sentence, TextTable, drawn
 from sim.memory.allocator import PARTS
 
 POOL = ("--num-gpu-blocks-override", 120, "--block-size", 4, "--step-time", "constant:10ms")
@@ -198,6 +198,83 @@ def test_a_number_outside_is_shown(tmp_path):
     unjudged = document | {"rows": [Row("r", 1.0, 2.0).json()], "ok": True}
     page = Page(write_reproduction(tmp_path, [unjudged], ["reproduce", "all"]).read_text())
     assert page.text.count("without a verdict") == 3 and [a["class"] for a in page.of("span")[1:]] == ["verdict soft"] * 2
+
+
+# ---------------------------------------------------------------------- sweep
+SCENARIO = """# <script>alert(3)</script> & notes
+trace = "week.csv"
+num-gpu-blocks-override = 40
+max-model-len = 128
+seeds = 2
+shuffle = true
+[sweep]
+max-num-seqs = [2, 8]
+[search]
+largest = "speed"
+keep = "ttft p99 <= 2 s"
+from = 0.5
+to = 8
+resolution = 0.5
+"""
+
+
+def swept(capsys, folder, text, *more, status=0):
+    """The page of a sweep and its JSON."""
+    (folder / "s.toml").write_text(text)
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--jobs", "1", *more)
+    assert said.status == status, said.err
+    return Page((folder / "out" / "report.html").read_text()), json.loads((folder / "out" / "results.json").read_text()), said
+
+
+@pytest.mark.usefixtures("traffic")
+def test_a_sweep_shows_the_numbers_of_its_json(capsys, tmp_path):
+    page, found, said = swept(capsys, tmp_path, SCENARIO)
+    assert page.tables["All settings"][0][:3] == ["max-num-seqs", "running", "queue p99, s"]
+    for row, setting in zip(page.tables["All settings"][1:], found["settings"], strict=True):
+        assert row[0] == str(setting["settings"]["max-num-seqs"])
+        mean = setting["metrics"]["token_states"]["mean"]
+        assert row[7] == f"{100 * mean:.1f}"
+    lines = said.out.splitlines()
+    assert f"{lines[0]} " in page.text and lines[0].startswith("baseline: max-num-seqs 2, paged-prefix (2 seeds, ")
+    table_at = next(i for i, line in enumerate(lines) if line.endswith("hits, %"))
+    indented = [line for line in lines[:table_at] if line.startswith(("max-num-seqs 2 -> 8", "    "))]
+    outline = [(depth, text.strip()) for depth, text in page.outline]
+    assert [text for _, text in outline][: len(indented)] == [line.strip() for line in indented]
+    hung = len("    max-num-seqs 2, paged-prefix: ")
+    assert [depth for depth, _ in outline][: len(indented)] == [2 if line.startswith(" " * hung) else 1 for line in indented]
+    assert {depth for depth, _ in outline} == {1, 2}
+    said_besides = [line.replace(": ", "", 1) for line in lines if line.startswith(("warning: ", "step time: ", "note: "))]
+    assert len(said_besides) > 2 and [text for _, text in outline][len(indented):] == said_besides
+    assert "shuffle on runs 2 settings x 2 seeds = 4 points" in page.text and "of the search" in page.text
+    points = len(found["points"])
+    assert f"all cross-checks of {points} points ok" in page.text
+    assert "# <script>alert(3)</script> & notes trace = " in page.text
+    stands_alone(page)
+    drawn_files = [path.read_bytes() for name in ("concurrency", "ttft", "throughput")
+                   for path in [tmp_path / "out" / f"lines-{name}.png"]]
+    assert [base64.b64decode(attributes["src"].split(",")[1]) for attributes in page.of("img")] == drawn_files
+    assert "running sequences, mean, over max-num-seqs, sequences" in page.text
+    for path in (tmp_path / "out").iterdir():
+        assert path.name in page.text or path.name in ("report.html", ".lock")
+    assert "Made by pagedsim sweep s.toml pagedsim" in page.text
+
+
+@pytest.mark.usefixtures("traffic")
+def test_a_sweep_says_what_it_could_not_run_and_which_checks_failed(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.crosscheck.probe_paged", lambda name, config: Check("probe", name, 3, 4, True))
+    text = SCENARIO.split("[search]")[0].replace("[2, 8]", "[8]\nnum-gpu-blocks-override = [40, 4]").replace(
+        "num-gpu-blocks-override = 40\n", "", 1)
+    page, _, _ = swept(capsys, tmp_path, text, "--no-figures", status=1)
+    assert "2 of 2 points FAILED a cross-check; 2 points of the grid without a result" in page.text
+    assert {"class": "verdict bad"} in page.of("p") and page.of("img") == []
+    assert page.tables["All settings"][2][:2] == ["4", "not run"]
+    assert "could not be run: the pool of 4 blocks" in page.text
+    assert "Made by pagedsim sweep s.toml --no-figures" in page.text
+
+
+def test_sentences_keep_their_structure():
+    one = Sentence("a", (Sentence("b", (Sentence("c"),), 7), Sentence("d")))
+    assert list(one.written()) == ["a", "    b", "           c", "    d"]
 
 
 # ---------------------------------------------------------------------- every page

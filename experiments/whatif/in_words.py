@@ -122,6 +122,12 @@ def _kinds(label: str, said: Sequence[str], points: int, most: int) -> Iterator[
         yield label, f"{alike[0]}{how}"
 
 
+def failures(outcome: Outcome) -> tuple[int, int]:
+    """Points of the grid without a result, and points whose cross-checks failed."""
+    failed = sum(row["status"] != DONE for row in outcome.rows[: outcome.grid_points])
+    return failed, sum(row["status"] == DONE and not row["checks_ok"] for row in outcome.rows)
+
+
 def _alike(group: Group) -> bool:
     """Whether all seeds came to the same."""
     return len({tuple(row.get(name) for name in METRICS) for row in group.rows}) == 1

@@ -50,7 +50,7 @@ class Drawn:
     def about(self) -> str:
         """What it shows, in words."""
         labels = self.labels
-        shows = f"{labels.value} by {labels.x} and {labels.y}" if labels.value else f"{labels.y} over {labels.x}"
+        shows = f"{labels.value}, by {labels.x}, and {labels.y}" if labels.value else f"{labels.y}, over {labels.x}"
         return "; ".join(filter(None, [shows, labels.held, *self.left_out]))
 
     def __str__(self) -> str:

@@ -11,21 +11,27 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from experiments.html.sweep_page import write_sweep_page
 from experiments.output import deliver, write_json, write_text
 from experiments.shown import drawn
 from experiments.version import VERSION
 from experiments.whatif.answers import answer_json, answers, broken, estimate_json
 from experiments.whatif.export import table_columns, write_csv, write_parquet
-from experiments.whatif.in_words import answer_sentences, baseline_sentence, remarks, settings_table
+from experiments.whatif.in_words import answer_sentences, baseline_sentence, failures, remarks, settings_table
 from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.pictures import draw
 from experiments.whatif.search import Found
 from experiments.whatif.search_report import search_sentence
 from experiments.whatif.simulate import CAPACITY, METRICS
-from experiments.whatif.store import DONE
 from workloads.messages import show_path
 
 JsonObject = dict[str, Any]
+FILES = {
+    "results.sqlite": "every simulation: knobs, metrics, the command that runs it by itself, and the whole JSON of compare",
+    "results.csv": "the same table without the JSON", "results.json": "the table, means and intervals, answers, searches",
+    "answers.txt": "what was printed",
+}
+PARQUET = {"results.parquet": "the table for data frames"}
 SCREEN = 16                                            # lines of answers, rows of the table, warnings
 WIDEST = 400                                           # the table is as wide as it is: text is for scrolling
 
@@ -40,6 +46,9 @@ def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) 
     lines = text_of(outcome)
     write_text(os.path.join(folder, "answers.txt"), lambda file: file.write("\n".join(lines) + "\n") and None)
     figures = [] if options.no_figures else draw(outcome, folder)
+    files = FILES | (PARQUET if options.parquet else {})
+    flags = [flag for flag, given in (("--no-figures", options.no_figures), ("--parquet", options.parquet)) if given]
+    write_sweep_page(outcome, folder, figures, files, flags)
     notes = [*_counts(outcome, folder), *(f"drew {one}" for one in figures)]
     deliver(document, options.json, options.quiet, lambda: _print(lines, notes, options.quiet), notes)
 
@@ -105,10 +114,9 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
 
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
-    counts, failed = outcome.counts, sum(row["status"] != DONE for row in outcome.rows[: outcome.grid_points])
+    counts, (failed, wrong) = outcome.counts, failures(outcome)
     points = f"{len(outcome.rows):,} point{'s' * (len(outcome.rows) != 1)}"
     yield (f"{points} in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
            + (f", {failed:,} of the grid without a result" if failed else ""))
-    wrong = sum(1 for row in outcome.rows if row["status"] == DONE and not row["checks_ok"])
     if wrong:
         yield f"{wrong:,} points failed a cross-check: see their result"
