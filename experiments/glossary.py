@@ -10,7 +10,7 @@ PARTS_IN_WORDS = {
     "cached": "slots of blocks that nobody holds but a prefix lookup still finds: free to take, and useful until then. "
               "Contiguous allocators have none.",
     "external": "free slots while the head of the queue is refused although enough are free in total, only not in a row; and "
-                "what a buddy allocator rounds a reservation up by. Blocks have none.",
+                "what a buddy allocator rounds a reservation up by, or is too little for a page of vattention. Blocks have none.",
     "remainder": "free slots, cached ones apart, while the head of the queue is refused and all that is free is too little.",
     "idle": "free slots while nobody is refused.",
 }

@@ -19,7 +19,7 @@ JsonObject = dict[str, Any]
 STROKES = {"": "", "///": "M-2 2L2 -2M0 8L8 0M6 10L10 6", "\\\\\\": "M-2 6L2 10M0 0L8 8M6 -2L10 2",
            "xx": "M0 0L8 8M8 0L0 8", "..": "M2 2h1M6 6h1", "++": "M4 0V8M0 4H8"}
 """A hatch as matplotlib names it -> a path in a square of eight units."""
-LEAST_TOLD = 9.0                                       # per cent of the pool: a narrower segment has no room for its number
+LEAST_TOLD = 12.0                                      # per cent of the pool: a narrower segment has no room for its number
 
 
 @dataclass(frozen=True)
