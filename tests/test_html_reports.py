@@ -190,11 +190,14 @@ def test_numbers_of_the_articles(reproduced):
 
 def test_a_number_outside_is_shown(tmp_path):
     document = {"name": "one", "title": "A <b>title</b>", "source": "A source", "command": "pagedsim reproduce one", "ok": False,
-                "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5).json()], "tables": [], "notes": ["1 < 2"]}
+                "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5, note="<s>n</s>").json()], "notes": ["1 < 2"],
+                "tables": [{"title": "<u>t</u>", "columns": ["<u>c</u>", "y"], "rows": [["<s>x</s>", "<s>y</s>"]]}]}
     (tmp_path / "one.png").write_bytes(b"x")
     page = Page(write_reproduction(tmp_path, [document], ["reproduce", "all"]).read_text())
-    assert page.tables["A <b>title</b>, published and ours"][1] == ["r", "1", "2 GiB", "+1", "0.5", "OUTSIDE", ""]
-    assert [a["class"] for a in page.of("span")] == ["verdict bad"] * 3 and page.of("td")[-2] == {"class": "w bad"}
+    assert page.tables["A <b>title</b>, published and ours"][1] == ["r", "1", "2 GiB", "+1", "0.5", "OUTSIDE", "<s>n</s>"]
+    assert page.tables["<u>t</u>"] == [["<u>c</u>", "y"], ["<s>x</s>", "<s>y</s>"]]
+    assert page.of("s") == page.of("u") == page.of("b")[1:] == [] and "note1 < 2" in page.outline[-1][1]
+    assert [a["class"] for a in page.of("span")] == ["verdict bad"] * 3 and page.of("td")[4] == {"class": "w bad"}
     unjudged = document | {"rows": [Row("r", 1.0, 2.0).json()], "ok": True}
     page = Page(write_reproduction(tmp_path, [unjudged], ["reproduce", "all"]).read_text())
     assert page.text.count("without a verdict") == 3 and [a["class"] for a in page.of("span")[1:]] == ["verdict soft"] * 2
