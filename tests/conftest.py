@@ -1,4 +1,4 @@
-"""Property tests draw the same examples in every run; PAGEDSIM_LONG=N draws N times as many, at random. One browser for all."""
+"""Property tests draw the same examples in every run; PAGEDSIM_LONG=N draws N times as many, at random. And the browser."""
 
 import pytest
 from browser import chromium
@@ -11,7 +11,7 @@ settings.load_profile("pagedsim")
 collect_ignore_glob = ["oracle/*"]                     # for maintainers, with an installed vLLM: the product never imports it
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")                        # Playwright holds an event loop that others must not meet
 def browser():
     """Chromium; skipped where there is none (`tests/browser.py`)."""
     with chromium() as made:

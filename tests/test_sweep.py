@@ -2,20 +2,16 @@
 
 import csv
 import json
-import os
 import shlex
-import signal
 import sqlite3
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_run import lengths, mooncake, run, shared_trace, timed
-from sweep_run import direct, files, finish, kept, read_store, start, sweep
+from sweep_run import direct, files, finish, read_store, start, sweep
 
-from experiments.whatif.local import run_local
 from experiments.whatif.simulate import METRICS
 
 WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
@@ -187,32 +183,7 @@ def test_pandas_reads_the_store(tmp_path, capsys):
     assert table["rate"].tolist() == [1, 2] and table["ttft_p99_s"].tolist() == [row["ttft_p99_s"] for row in rows]
 
 
-# ---------------------------------------------------------------------- processes
-def _square_or_die(shared, number):
-    if number == shared:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
-    return number * number
-
-
-def test_a_worker_process_that_dies_loses_its_point_only():
-    told = []
-    ended = dict(run_local(_square_or_die, 7, list(range(12)), 2, told.append, lambda task, why: why))
-    assert ended == {**{n: n * n for n in range(12)}, 7: "its worker process died (killed, or out of memory)"}
-    assert len(told) == 2 and "go on one at a time" in told[0]
-
-
-def test_interrupted_is_said_with_what_is_kept(tmp_path):
-    (tmp_path / "s.toml").write_text(WHOLE + "limit = 400\n[sweep]\nrate = {from = 1, to = 60, step = 1}\n")
-    process = start(tmp_path / "s.toml", tmp_path / "out", "--jobs", "1")
-    while len(kept(tmp_path / "out")) < 2 and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    status, out, err = finish(process)
-    assert (status, out) == (130, "") and "points are kept in" in err and "--resume goes on" in err and "Traceback" not in err
-    assert 2 <= len(kept(tmp_path / "out")) < 60
-
-
+# ---------------------------------------------------------------------- the command
 def test_a_dry_run_says_what_would_be_run(tmp_path, capsys):
     (tmp_path / "s.toml").write_text("seeds = 2\n[sweep]\nrate = [1, 2]\nprefix-caching = [true, false]\n")
     said = run(capsys, "sweep", "s.toml", "--dry-run")
