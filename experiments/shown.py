@@ -65,6 +65,8 @@ class TextTable:
         Titles; a line end is where one may be broken.
     words : frozenset of int
         Columns of words rather than numbers, besides those without a title.
+    total : bool
+        Whether the last row is the sum of those above it.
     sections : list of Section
         Filled by `add_section` and `add_row`.
 
@@ -79,6 +81,7 @@ class TextTable:
 
     columns: tuple[str, ...]
     words: frozenset[int] = frozenset()
+    total: bool = False
     sections: list[Section] = field(default_factory=list)
 
     def add_section(self, title: str) -> None:
@@ -94,6 +97,10 @@ class TextTable:
     def is_words(self, column: int) -> bool:
         """Whether a column holds words, which stand to the left."""
         return not self.columns[column] or column in self.words
+
+    def is_total(self, row: tuple[str, ...]) -> bool:
+        """Whether a row is the sum of those above it."""
+        return self.total and row is self.sections[-1].rows[-1]
 
 
 Titled = tuple[str, TextTable]
@@ -121,12 +128,14 @@ def drawn(table: TextTable, narrow: bool = False) -> Table:
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for i, name in enumerate(table.columns):
         title = name.replace("-", "\n", 1) if narrow and i else name
-        made.add_column(title, justify="left" if table.is_words(i) else "right", no_wrap=True, vertical="bottom")
+        words = table.is_words(i)
+        made.add_column(title, justify="left" if words else "right", no_wrap=not (i and words), vertical="bottom")
     for i, section in enumerate(table.sections):
         if i:
             made.add_row()
         if section.title:
             made.add_row(Text(section.title, "bold"))
-        for name, *cells in section.rows:
-            made.add_row(f"  {name}" if section.title else name, *cells)
+        for row in section.rows:
+            name = f"  {row[0]}" if section.title else row[0]
+            made.add_row(name, *row[1:], style="bold" if table.is_total(row) else None)
     return made

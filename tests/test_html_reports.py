@@ -43,7 +43,8 @@ def shared(tmp_path):
 
 def pages(capsys, tmp_path, *words):
     """The page and the JSON of one command."""
-    said = run(capsys, *words, "--html", "page.html", "--json", "out.json", "-q")
+    outputs = ("--html", "page.html", "--json", "out.json", "-q")
+    said = run(capsys, words[0], *outputs, *words[1:])
     assert (said.err, said.status) == ("", 0)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert text.startswith("<!DOCTYPE html>")
@@ -147,6 +148,32 @@ def test_prefix_shows_the_numbers_of_its_json(capsys, tmp_path, shared):
     assert f"{100 * found['endless']['hit_rate_tokens']:.1f} % of tokens with a cache that never forgets" in page.text
     assert all(text in page.text for text in found["legend"].values())
     assert all(note in page.text for note in found["notes"])
+
+
+# ---------------------------------------------------------------------- plan
+def test_plan_shows_the_numbers_of_its_json(capsys, tmp_path):
+    page, found = pages(capsys, tmp_path, "plan", "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 8192)
+    before = (tmp_path / "page.html").read_bytes()
+    budget = page.tables["Memory of one GPU"]
+    assert [row[0] for row in budget[1:]] == [*(term["name"] for term in found["budget"]), "left for KV"]
+    assert budget[-1][1] == f"{found['available_kv_gib']:,.2f}" and [a for a in page.of("tr") if a] == [{"class": "total"}]
+    assert page.tables["Requests at once"] == [[f"{entry['tokens']:,}" for entry in found["concurrency_at"]],
+                                               [f"{entry['max_concurrency']:,.2f}" for entry in found["concurrency_at"]]]
+    assert [row[3] for row in page.tables["What each knob buys"][1:]] == [f"{knob['kv_tokens']:,}" for knob in found["knobs"]]
+    assert all(line in page.text for line in (*found["log_lines"], *found["notes"], *found["warnings"]))
+    assert "It fits." in page.text and {"class": "verdict good"} in page.of("p")
+    stands_alone(page)
+    pages(capsys, tmp_path, "plan", "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 8192)
+    assert (tmp_path / "page.html").read_bytes() == before
+
+
+def test_a_plan_that_does_not_fit_and_one_without_a_budget(capsys, tmp_path):
+    page, found = pages(capsys, tmp_path, "plan", "--gpu", "L4", "--", "vllm", "serve", "meta-llama/Llama-3.3-70B-Instruct")
+    assert "It does not fit." in page.text and f"no: {found['refusal']}" in page.text and {"class": "verdict bad"} in page.of("p")
+    page, _ = pages(capsys, tmp_path, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000)
+    assert page.of("img") == [] and list(page.tables) == ["Requests at once"] and page.of("title") != []
+    said = run(capsys, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000, "--html", "-")
+    assert (said.status, said.err) == (2, "pagedsim plan: error: --html -: only --json goes to standard output\n")
 
 
 # ---------------------------------------------------------------------- reproduce

@@ -12,7 +12,8 @@ from experiments import reproduce
 from experiments.cli import main
 
 POOL = ("--num-gpu-blocks-override", "200", "--step-time", "constant:10ms")
-PAGES = {"compare": "compare.html", "prefix": "prefix.html", "reproduce": "out/reproduction.html", "sweep": "swept/report.html"}
+PAGES = {"compare": "compare.html", "prefix": "prefix.html", "reproduce": "out/reproduction.html", "sweep": "swept/report.html",
+         "plan": "plan.html"}
 SCENARIO = "num-gpu-blocks-override = 200\nlimit = 40\n# <script>document.title = 'hit'</script>\n[sweep]\n" \
     "max-num-seqs = [2, 8]\nrate = [1, 2]\n"
 
@@ -27,6 +28,7 @@ def folder(tmp_path_factory, browser):
         trace = mooncake(made, rows, "<script>document.title = 'hit'<&.jsonl").name
         assert main(["compare", trace, *POOL, "--html", "compare.html", "-q"]) == 0
         assert main(["prefix", trace, *POOL, "--html", "prefix.html", "-q"]) == 0
+        assert main(["plan", "--gpu", "L4", "--html", "plan.html", "-q", "--", "vllm", "serve", "meta-llama/Llama-3.3-70B"]) == 0
         (made / "s.toml").write_text(SCENARIO)
         assert main(["sweep", "s.toml", "--out", "swept", "--jobs", "1", "-q"]) == 0
         with pytest.MonkeyPatch.context() as patch:
