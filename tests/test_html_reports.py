@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 
 import pytest
@@ -357,6 +358,15 @@ def test_what_users_name_is_text(capsys, tmp_path, command):
     assert found["config"]["model"] in page.text and "<" in found["config"]["model"]
     stands_alone(page)
     assert page.of("b") == [a for a in page.of("b") if not a] and "<img src=x" in page.text
+
+
+@pytest.mark.parametrize("command", ["compare", "prefix"])
+def test_file_names_that_are_no_text(capsys, tmp_path, command):
+    name = os.fsdecode(b"bad\xff\nname.jsonl")
+    mooncake(tmp_path, [(200 * i, 48, 5, [1, 2, 3]) for i in range(10)], name)
+    page, _ = pages(capsys, tmp_path, command, name, "--num-gpu-blocks-override", 60)
+    assert "trace 'bad\\udcff\\nname.jsonl'" in page.text
+    assert f"pagedsim {command} --html page.html --json out.json -q 'bad\\udcff name.jsonl' --num" in page.text
 
 
 def test_notes_that_hold_html_are_text(capsys, tmp_path):

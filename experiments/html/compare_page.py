@@ -12,6 +12,7 @@ from experiments.html.pictures import drawn_picture
 from experiments.html.pool_bar import bars, patterns
 from experiments.report import PART_LABELS, header, percent, remarks, tables
 from experiments.shown import TextTable, grouped
+from workloads.messages import show_path
 
 JsonObject = dict[str, Any]
 
@@ -32,7 +33,7 @@ def compare_page(document: JsonObject, title: str, draw: Callable[[str], None], 
     """
     scenarios, checks = document["scenarios"], document["crosscheck"]
     return render(
-        "compare.html", title=f"Where the KV cache goes: {title}", header=grouped(header(document)),
+        "compare.html", title=f"Where the KV cache goes: {show_path(title)}", header=grouped(header(document)),
         notes=[("note", note) for note in document["config"]["notes"]], patterns=patterns(), bars=bars(scenarios),
         glossary=[(part, PART_LABELS[part], about) for part, about in PARTS_IN_WORDS.items()], together=TOGETHER,
         picture=drawn_picture(draw, _alt(scenarios)), tables=[(_name(table), table) for table in tables(scenarios)],

@@ -11,6 +11,7 @@ from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import header, tables
 from experiments.prefix_text import LEGEND, percent, show_room
 from experiments.shown import grouped
+from workloads.messages import show_path
 
 JsonObject = dict[str, Any]
 
@@ -28,7 +29,7 @@ def prefix_page(document: JsonObject, title: str, words: Sequence[str]) -> str:
         Of the command line behind ``prefix``.
     """
     return render(
-        "prefix.html", title=f"What prefix caching gains: {title}", header=grouped(header(document)),
+        "prefix.html", title=f"What prefix caching gains: {show_path(title)}", header=grouped(header(document)),
         notes=[("note", note) for note in document["notes"]],
         picture=drawn_picture(lambda path: plot_prefix(document, title, path), _alt(document)), tables=list(tables(document)),
         legend=grouped(LEGEND.items()), provenance=provenance(["prefix", *words]))
