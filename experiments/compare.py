@@ -17,6 +17,8 @@ from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.figures import check_format, plot_pool
+from experiments.html.compare_page import compare_page
+from experiments.html.page import write_page
 from experiments.measured import measured_json
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
@@ -49,8 +51,8 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--requests": options.requests, "--chrome-trace": options.chrome_trace,
-                   "--json": options.json},
+    check_outputs({"--plot": options.plot, "--html": options.html, "--requests": options.requests,
+                   "--chrome-trace": options.chrome_trace, "--json": options.json},
                   [options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
@@ -62,12 +64,7 @@ def main(argv: list[str]) -> int:
         traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
         setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, served, options.warm_up, stays)
-    if options.plot is not None:
-        title = setup.trace.source if options.trace is None else Path(options.trace).name
-        plot_pool([{"allocator": n, "columns": [each.columns() for each in timelines[n]],
-                    "capacity": runs[n].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
-                    "concurrency": s["concurrency"]["mean"]}
-                   for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
+    _draw(document, runs, timelines, options, argv)
     if options.requests is not None:
         write_text(options.requests, lambda file: _write_requests(file, runs))
     deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
@@ -78,6 +75,20 @@ def main(argv: list[str]) -> int:
         print(f"pagedsim compare: cross-check failed: {c['scenario']}: {_of(c)}{c['name']}: "
               f"{c['simulated']} against {c['analytic']}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _draw(document: dict[str, Any], runs: Mapping[str, Run], timelines: Mapping[str, list[Timeline]],
+          options: argparse.Namespace, words: list[str]) -> None:
+    """The pool over time as a picture, and inside a page; nothing where neither is asked for."""
+    title = document["trace"]["source"] if options.trace is None else Path(options.trace).name
+    rows = [{"allocator": s["allocator"], "columns": [each.columns() for each in timelines[s["allocator"]]],
+             "capacity": runs[s["allocator"]].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
+             "concurrency": s["concurrency"]["mean"]} for s in document["scenarios"]]
+    if options.plot is not None:
+        plot_pool(rows, title, options.plot)
+    if options.html is not None:
+        page = compare_page(document, title, lambda path: plot_pool(rows, title, path), words)
+        write_page(options.html, page)
 
 
 def _of(check: dict[str, Any]) -> str:
@@ -129,7 +140,7 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     with bars(options.quiet) as progress:
         for name in names:
             moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
-            drawn = timelines[name] if options.plot is not None or traces else None
+            drawn = timelines[name] if options.plot is not None or options.html is not None or traces else None
             served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if followed else [])))
     return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if followed}
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.table import Table
-
-from experiments.prefix_text import table
+from experiments.shown import TextTable
 from sim.cautions import warnings
 from sim.measures import measures
 from sim.run import Run
@@ -39,13 +37,12 @@ def measured_json(run: Run, stays: Sequence[Stays], rule: str) -> JsonObject:
     return {"warm_up": rule, **row, "warnings": warnings(run, together, row)}
 
 
-def measured_table(scenarios: Sequence[JsonObject]) -> Table | None:
+def measured_table(scenarios: Sequence[JsonObject]) -> TextTable | None:
     """A column an allocator; None where nothing was measured so."""
     if not all("measured" in scenario for scenario in scenarios):
         return None
-    made = table(f"behind a warm-up of {scenarios[0]['measured']['warm_up']}",
-                 *(scenario["allocator"].replace("-", "\n", 1) for scenario in scenarios))
-    made.columns[0].justify = "left"
+    made = TextTable((f"behind a warm-up of {scenarios[0]['measured']['warm_up']}",
+                      *(scenario["allocator"] for scenario in scenarios)), frozenset({0}))
     for label, name, form, times in SHOWN:
         values = [scenario["measured"][name] for scenario in scenarios]
         made.add_row(label, *("-" if value is None else format(value * times, form) for value in values))

@@ -8,6 +8,8 @@ from typing import Any
 from experiments import options as opt
 from experiments.deployment import deployment, model_and_gpu
 from experiments.figures import check_format
+from experiments.html.page import write_page
+from experiments.html.plan_page import plan_page
 from experiments.output import check_outputs, deliver
 from experiments.plan_cost import add_cost, cost_json
 from experiments.plan_document import document
@@ -39,10 +41,12 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args((_pasted(pasted, own, notes) if pasted is not None else []) + own)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--json": options.json})
+    check_outputs({"--plot": options.plot, "--html": options.html, "--json": options.json})
     made = plan_json(options, notes)
     if options.plot is not None:
         plot_budget(made, options.plot)
+    if options.html is not None:
+        write_page(options.html, plan_page(made, argv))
     deliver(made, options.json, options.quiet, lambda: print_plan(made, options.quiet), [*made["warnings"], *made["notes"]])
     return 0
 
@@ -57,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     group = made.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the plan as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture of a GPU's memory: .png, .svg or .pdf")
+    group.add_argument("--html", metavar="FILE", help="a page with all of it, for any browser, without a network")
     group.add_argument("-q", "--quiet", action="store_true", help="no notes")
     return made
 

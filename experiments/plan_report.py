@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from experiments.shown import Line, TextTable, Titled, drawn
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -23,14 +22,14 @@ def print_plan(made: JsonObject, quiet: bool = False) -> None:
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
-    for label, text in (*_header(made), *_answers(made)):
+    for label, text in header(made):
         console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
-    for title, table in _tables(made):
+    for title, table in tables(made):
         console.print()
         console.print(Text(title, "bold"))
-        console.print(table)
+        console.print(drawn(table))
     console.print()
-    for label, text in (*_rules(made), *_cost(made)):
+    for label, text in thumb_and_cost(made):
         console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
     notes = [] if quiet else made["notes"]
     for style, label, lines in (("bold yellow", "warning", made["warnings"]), ("dim", "note", notes)):
@@ -38,7 +37,19 @@ def print_plan(made: JsonObject, quiet: bool = False) -> None:
             console.print(Text.assemble((f"{label:<8}", style), line), soft_wrap=True)
 
 
-def _header(made: JsonObject) -> Iterator[tuple[str, str]]:
+def header(made: JsonObject) -> Iterator[Line]:
+    """What is planned, the pool, the lines of a start-up, and whether it fits."""
+    yield from _asked(made)
+    yield from _answers(made)
+
+
+def thumb_and_cost(made: JsonObject) -> Iterator[Line]:
+    """Rules of thumb beside the budget, and what it costs."""
+    yield from _rules(made)
+    yield from _cost(made)
+
+
+def _asked(made: JsonObject) -> Iterator[Line]:
     model, gpu, config = made["model"], made["gpu"], made["config"]
     if model is not None:
         size = "" if model["parameters"] is None else f", {model['parameters'] / 1e9:,.2f}e9 parameters"
@@ -58,7 +69,8 @@ def _header(made: JsonObject) -> Iterator[tuple[str, str]]:
         yield "", ", ".join(parallel)
 
 
-def _tables(made: JsonObject) -> Iterator[tuple[str, Table]]:
+def tables(made: JsonObject) -> Iterator[Titled]:
+    """The budget, the groups of layers, requests at once by length, and the knobs: those there are."""
     if made["budget"]:
         yield "Memory of one GPU", _budget(made)
     if made["layer_groups"]:
@@ -68,20 +80,13 @@ def _tables(made: JsonObject) -> Iterator[tuple[str, Table]]:
         yield "What each knob buys", _knobs(made)
 
 
-def _table(*columns: tuple[str, bool]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name, right in columns:
-        table.add_column(name, justify="right" if right else "left", no_wrap=right)
-    return table
-
-
-def _budget(made: JsonObject) -> Table:
-    table = _table(("", False), ("GiB", True), ("GB", True), ("assumption", False))
+def _budget(made: JsonObject) -> TextTable:
+    table = TextTable(("", "GiB", "GB", "assumption"), frozenset({3}), total=True)
     for i, term in enumerate(made["budget"]):
         sign = -1 if i else 1
         table.add_row(term["name"], _signed(sign * term["gib"]), _signed(sign * term["gib"] * GB_A_GIB), term["assumption"])
     left = made["available_kv_gib"]
-    table.add_row(Text("left for KV", "bold"), Text(f"{left:,.2f}", "bold"), f"{left * GB_A_GIB:,.2f}", "")
+    table.add_row("left for KV", f"{left:,.2f}", f"{left * GB_A_GIB:,.2f}")
     return table
 
 
@@ -89,9 +94,9 @@ def _signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:,.2f}"             # no minus before nothing
 
 
-def _groups(made: JsonObject) -> Table:
-    table = _table(("layers", False), ("tables", True), ("block, tokens", True), ("bytes a token and layer", True),
-                   ("page, bytes", True), ("blocks a request", True))
+def _groups(made: JsonObject) -> TextTable:
+    table = TextTable(("layers", "tables", "block, tokens", "bytes a token and layer", "page, bytes", "blocks a request"),
+                      frozenset({0}))
     for group in made["layer_groups"]:
         reach = "" if group["reach_tokens"] is None else f" {group['reach_tokens']:,}"
         table.add_row(f"{group['layers']} {group['kind']}{reach}", f"{group['groups']}", f"{group['block_size']:,}",
@@ -103,14 +108,14 @@ def _sum(values: list[int]) -> str:
     return " + ".join(f"{value:,}" for value in values)
 
 
-def _lengths(made: JsonObject) -> Table:
-    table = _table(*((f"{entry['tokens']:,}", True) for entry in made["concurrency_at"]))
+def _lengths(made: JsonObject) -> TextTable:
+    table = TextTable(tuple(f"{entry['tokens']:,}" for entry in made["concurrency_at"]))
     table.add_row(*(f"{entry['max_concurrency']:,.2f}" for entry in made["concurrency_at"]))
     return table
 
 
-def _knobs(made: JsonObject) -> Table:
-    table = _table(("", False), ("change", False), ("GiB for KV", True), ("tokens", True), ("at once", True), ("gain", True))
+def _knobs(made: JsonObject) -> TextTable:
+    table = TextTable(("", "change", "GiB for KV", "tokens", "at once", "gain"), frozenset({1}))
     for knob in made["knobs"]:
         gain = "-" if knob["gain"] is None else f"{knob['gain']:.2f} x"
         table.add_row(knob["name"], knob["change"], f"{knob['available_gib']:,.2f}", f"{knob['kv_tokens']:,}",
@@ -119,7 +124,7 @@ def _knobs(made: JsonObject) -> Table:
 
 
 # ---------------------------------------------------------------------- the answers in words
-def _answers(made: JsonObject) -> Iterator[tuple[str, str]]:
+def _answers(made: JsonObject) -> Iterator[Line]:
     size = "" if made["kv_bytes_per_block"] is None else (
         f" of {made['kv_bytes_per_block']:,} bytes; {made['kv_bytes_per_token']:,} bytes a token")
     yield "pool", f"{made['num_blocks']:,} blocks{size}"
@@ -135,7 +140,7 @@ def _answers(made: JsonObject) -> Iterator[tuple[str, str]]:
     yield from _inverse(made)
 
 
-def _inverse(made: JsonObject) -> Iterator[tuple[str, str]]:
+def _inverse(made: JsonObject) -> Iterator[Line]:
     found = made["inverse"]
     if found is None:
         return
@@ -149,7 +154,7 @@ def _inverse(made: JsonObject) -> Iterator[tuple[str, str]]:
             else "; no card of the catalogue does")
 
 
-def _rules(made: JsonObject) -> Iterator[tuple[str, str]]:
+def _rules(made: JsonObject) -> Iterator[Line]:
     found = made["rules_of_thumb"]
     if found is None:
         return
@@ -160,7 +165,7 @@ def _rules(made: JsonObject) -> Iterator[tuple[str, str]]:
                f"{found['all_layers_activation_gib']:.2f} GiB")
 
 
-def _cost(made: JsonObject) -> Iterator[tuple[str, str]]:
+def _cost(made: JsonObject) -> Iterator[Line]:
     cost = made["cost"]
     if cost is None:
         return

@@ -13,6 +13,8 @@ from rich.progress import Progress
 from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.figures import check_format
+from experiments.html.page import write_page
+from experiments.html.prefix_page import prefix_page
 from experiments.load import load_trace
 from experiments.output import check_outputs, deliver
 from experiments.prefix_analysis import analyse
@@ -45,13 +47,16 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.plot is not None:
         check_format(options.plot)
-    check_outputs({"--plot": options.plot, "--json": options.json}, [options.trace, options.warm_trace])
+    check_outputs({"--plot": options.plot, "--html": options.html, "--json": options.json}, [options.trace, options.warm_trace])
     started = time.perf_counter()
     setup = _prepare(options)
     with bars(options.quiet) as progress:
         document = analyse(setup, options, _watch(progress))
+    title = setup.trace.source if options.trace is None else Path(options.trace).name
     if options.plot is not None:
-        plot_prefix(document, setup.trace.source if options.trace is None else Path(options.trace).name, options.plot)
+        plot_prefix(document, title, options.plot)
+    if options.html is not None:
+        write_page(options.html, prefix_page(document, title, argv))
     deliver(document, options.json, options.quiet, lambda: print_prefix(document, options.quiet), document["notes"])
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
@@ -69,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     group = made.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
+    group.add_argument("--html", metavar="FILE", help="a page with all of it, for any browser, without a network")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
     made.set_defaults(tries_tiers=True, allocator=None, placement="buddy", page_size=None, block_size=None)
     return made

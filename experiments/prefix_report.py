@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from experiments.prefix_serving_report import serving_tables
-from experiments.prefix_text import LEGEND, percent, show, show_room, table
+from experiments.prefix_text import LEGEND, percent, show, show_room
 from experiments.prefix_tiers import tier_tables
+from experiments.shown import Line, TextTable, Titled, drawn
 from workloads.messages import show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
-Titled = tuple[str, Table]
 PIPE_COLUMNS, LEAST_COLUMNS = 110, 98
 
 
@@ -27,12 +26,11 @@ def print_prefix(document: JsonObject, quiet: bool = False) -> None:
         raise InputError("standard output is closed")
     width = PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width)
     console = Console(width=width, highlight=False)
-    _lines(console, _header(document))
-    for made in TABLES:
-        for title, drawn in made(document):
-            console.print()
-            console.print(Text(title, "bold"))
-            console.print(drawn)
+    _lines(console, header(document))
+    for title, table in tables(document):
+        console.print()
+        console.print(Text(title, "bold"))
+        console.print(drawn(table))
     console.print()
     console.print(Text("Which number is which", "bold"))
     _lines(console, ((f"  {name}", text) for name, text in LEGEND.items()), "", 20)
@@ -41,13 +39,14 @@ def print_prefix(document: JsonObject, quiet: bool = False) -> None:
         _lines(console, (("note", note) for note in document["notes"]), "yellow")
 
 
-def _lines(console: Console, lines: Iterator[tuple[str, str]], style: str = "bold", width: int = 10) -> None:
+def _lines(console: Console, lines: Iterable[Line], style: str = "bold", width: int = 10) -> None:
     for label, text in lines:
         console.print(Text.assemble((f"{label:<{width}}", style), text), soft_wrap=True)
 
 
 # ---------------------------------------------------------------------- the four answers
-def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
+def header(document: JsonObject) -> Iterator[Line]:
+    """The trace, the pool, and what was found, in a line each."""
     trace, config, capacity = document["trace"], document["config"], document["capacity"]
     yield "trace", show_path(trace["source"])
     yield "", f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt tokens"
@@ -106,10 +105,16 @@ def _best(document: JsonObject) -> str:
 
 
 # ---------------------------------------------------------------------- tables
+def tables(document: JsonObject) -> Iterator[Titled]:
+    """All of them, a part of the document after the other."""
+    for made in TABLES:
+        yield from made(document)
+
+
 def _goals(document: JsonObject) -> Iterator[Titled]:
     if not document["goals"]:
         return
-    made = table("of tokens", "vLLM's queue, blocks", "GiB", "LRU, blocks", "GiB")
+    made = TextTable(("of tokens", "vLLM's queue, blocks", "GiB", "LRU, blocks", "GiB"))
     for row in document["goals"]:
         cells = [cell for name in ("vllm", "lru") for cell in (f"{row[name]['blocks']:,}", show(row[name]["gib"]))]
         made.add_row(percent(row["hit_rate_tokens"]), *cells)
@@ -121,7 +126,7 @@ def _policies(document: JsonObject) -> Iterator[Titled]:
     rows, size, replayed = document["policies"], document["block_size"], document["policy_block_size"]
     named = () if size == replayed else (("vLLM's\ncurve", "vllm_curve"), ("LRU\ncurve", "lru"))
     curves = {title: {row["blocks"]: row for row in document[name]} for title, name in named}
-    made = table("blocks", "GiB", *curves, *rows)
+    made = TextTable(("blocks", "GiB", *curves, *rows))
     for i, at in enumerate(next(iter(rows.values()))):
         exact = (percent(curve[at["blocks"]]["hit_rate_blocks"]) if at["blocks"] in curve else "" for curve in curves.values())
         made.add_row(f"{at['blocks']:,}", show(at["gib"]), *exact, *(percent(of[i]["hit_rate_blocks"]) for of in rows.values()))
@@ -130,7 +135,7 @@ def _policies(document: JsonObject) -> Iterator[Titled]:
 
 
 def _block_sizes(document: JsonObject) -> Iterator[Titled]:
-    made = table("block size", "full blocks", "hit blocks", "of blocks", "of tokens", "less the last token", "")
+    made = TextTable(("block size", "full blocks", "hit blocks", "of blocks", "of tokens", "less the last token", ""))
     for row in document["block_sizes"]:
         mark = "<- here" if row["block_size"] == document["block_size"] else ""
         shares = (row["hit_rate_blocks"], row["hit_rate_tokens"], row["last_token_rule"]["hit_rate_tokens"])
@@ -141,7 +146,7 @@ def _block_sizes(document: JsonObject) -> Iterator[Titled]:
 
 def _money(document: JsonObject) -> Iterator[Titled]:
     money = document["money"]
-    made = table("", "blocks", "GiB", "of tokens", "prefill tokens a day", "GPU-seconds a day")
+    made = TextTable(("", "blocks", "GiB", "of tokens", "prefill tokens a day", "GPU-seconds a day"))
     names = (("today", "today's pool"), ("next", "10 points more, or all"), ("bound", "endless"))
     for key, name in names:
         row = money[key]

@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from experiments.prefix_text import percent, show, table
+from experiments.prefix_text import percent, show
+from experiments.shown import TextTable, Titled
 
 JsonObject = dict[str, Any]
 Row = tuple[str, Callable[[JsonObject], str]]
 
 
-def serving_tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
+def serving_tables(document: JsonObject) -> Iterator[Titled]:
     """One table, or none where the engine did not run."""
     served = document["serving"]
     if served is None:
         return
     runs = [served["without"], *served["pools"]]
-    made = table("", *(_title(run, served["without"]["blocks"]) for run in runs))
-    for i, (title, rows) in enumerate(_sections(runs)):
-        if i:
-            made.add_row()
-        made.add_row(Text(title, "bold"))
+    made = TextTable(("", *(_title(run, served["without"]["blocks"]) for run in runs)))
+    for title, rows in _sections(runs):
+        made.add_section(title)
         for label, value in rows:
-            made.add_row(f"  {label}", *(value(run) for run in runs))
+            made.add_row(label, *(value(run) for run in runs))
     clock = served["step_time"].split(" (")[0]
     yield f"Serving view: the engine with blocks of {served['block_size']:,} tokens; step time {clock}", made
 

@@ -1,11 +1,8 @@
-"""Numbers as people read them, and the tables they stand in."""
+"""Numbers as people read them, and which number is which."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from rich import box
-from rich.table import Table
 
 LEGEND = {
     "of blocks": "full blocks found of those looked up: how papers on traces count",
@@ -21,14 +18,6 @@ LEGEND = {
     "slots saved": "slots that block tables name more than once: 1 - physical / logical",
 }
 """Which number is which; in the JSON as well."""
-
-
-def table(*columns: str) -> Table:
-    """A table with numbers to the right; a column without a title is for names."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    for name in columns:
-        made.add_column(name, justify="right" if name else "left", no_wrap=True, vertical="bottom")
-    return made
 
 
 def percent(share: float | None, digits: int = 1) -> str:

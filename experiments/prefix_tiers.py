@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rich.table import Table
-
 from experiments.cache_options import host_tier
 from experiments.prefix_serving import Watch, facts_of
-from experiments.prefix_text import percent, show, table
+from experiments.prefix_text import percent, show
 from experiments.setup import Setup
+from experiments.shown import TextTable, Titled
 from sim.result import tier_counts
 from sim.sizing.hardware import GIB
 
@@ -61,12 +60,12 @@ def _row(gib: float, blocks: int, found: JsonObject, counts: JsonObject | None) 
     return {"gib": gib, "blocks": blocks, **{name: found[name] for name in kept}, "counts": counts}
 
 
-def tier_tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
+def tier_tables(document: JsonObject) -> Iterator[Titled]:
     """One table, a row a size; none where no tier was tried."""
     found = document["tiers"]
     if found is None:
         return
-    made = table("GiB a GPU", "of tokens", "from host", "loading (s)", "TTFT, median (s)", "TTFT, p99 (s)", "whole run (s)")
+    made = TextTable(("GiB a GPU", "of tokens", "from host", "loading (s)", "TTFT, median (s)", "TTFT, p99 (s)", "whole run (s)"))
     for row in found["rows"]:
         counts, first, ttft = row["counts"], row["first_admissions"], row["latency_s"]["ttft"]
         from_host = 0 if counts is None else counts["host_hit_tokens"]

@@ -6,10 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from rich import box
-from rich.table import Table
-
 from experiments.options import DEFAULT_ROUTER
+from experiments.shown import TextTable
 from sim.config import SimConfig
 from sim.models.model import ModelShape
 from workloads.messages import show_path
@@ -58,15 +56,12 @@ def router_line(config: JsonObject) -> str | None:
             "limits are those of a replica, the table has the sums")
 
 
-def replica_table(scenarios: list[JsonObject]) -> Table | None:
+def replica_table(scenarios: list[JsonObject]) -> TextTable | None:
     """One line a replica and allocator, up to sixteen; None where there is one replica."""
     if not any("replicas" in scenario for scenario in scenarios):
         return None
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("allocator", no_wrap=True)
-    for title in ("replica", "requests", "running,\nmean", "useful share\nof its pool", "prefix\nhit rate",
-                  "first token,\nmedian (s)", "preemptions"):
-        table.add_column(title, justify="right", no_wrap=True, vertical="bottom")
+    table = TextTable(("allocator", "replica", "requests", "running,\nmean", "useful share\nof its pool", "prefix\nhit rate",
+                       "first token,\nmedian (s)", "preemptions"), frozenset({0}))
     for scenario in scenarios:
         for own in scenario["replicas"][:MOST_LINES]:
             table.add_row(scenario["allocator"] if own["replica"] == 0 else "", *_cells(own))

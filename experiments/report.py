@@ -9,14 +9,13 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
+from experiments.check_report import print_checks
 from experiments.measured import measured_table, measured_warnings
-from experiments.replicas import replica_table, router_line, together
+from experiments.replicas import replica_table, router_line
+from experiments.shown import Line, TextTable, drawn
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
@@ -40,25 +39,17 @@ REASONS = {
 
 def print_report(document: JsonObject, notes: list[str], console: Console) -> None:
     """Header, the table of all scenarios, what was not served, and the cross-checks."""
-    scenarios = document["scenarios"]
-    for label, text in _header(document):
+    for label, text in header(document):
         _print_line(console, label, text)
     for note in notes:
         _print_line(console, "note", note, "yellow")
-    console.print()
-    console.print(_table(scenarios))
-    of_replicas = replica_table(scenarios)
-    if of_replicas is not None:
+    for table in tables(document["scenarios"]):
         console.print()
-        console.print(of_replicas)
-    behind = measured_table(scenarios)
-    if behind is not None:
-        console.print()
-        console.print(behind)
-    for label, text in (*_warnings(scenarios), *(("warning", line) for line in measured_warnings(scenarios))):
+        console.print(drawn(table, narrow=True))
+    for label, text in remarks(document["scenarios"]):
         _print_line(console, label, text, "yellow")
     console.print()
-    _print_checks(document["crosscheck"], console)
+    print_checks(document["crosscheck"], console)
 
 
 def _print_line(console: Console, label: str, text: str, style: str = "bold") -> None:
@@ -69,7 +60,8 @@ def _print_line(console: Console, label: str, text: str, style: str = "bold") ->
 
 
 # ---------------------------------------------------------------------- header
-def _header(document: JsonObject) -> Iterator[tuple[str, str]]:
+def header(document: JsonObject) -> Iterator[Line]:
+    """The trace, the model, the pool with its start-up lines, and the engine."""
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
     yield "trace", show_path(trace["source"]) + (f" ({config['trace_format']})" if config["trace_format"] else "")
     yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
@@ -121,19 +113,15 @@ def _reason(name: str) -> str:
     return REASONS.get(name, name.replace("_", " "))
 
 
-# ---------------------------------------------------------------------- the table
-def _table(scenarios: list[JsonObject]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
-    table.add_column("", no_wrap=True)
-    for s in scenarios:
-        table.add_column(s["allocator"].replace("-", "\n", 1), justify="right", no_wrap=True, vertical="bottom")
-    for i, (title, rows) in enumerate(_sections(scenarios)):
-        if i:
-            table.add_row()
-        table.add_row(Text(title, "bold"))
+# ---------------------------------------------------------------------- the tables
+def tables(scenarios: list[JsonObject]) -> Iterator[TextTable]:
+    """A column an allocator; then the replicas, and what is measured behind a warm-up, where there are any."""
+    table = TextTable(("", *(s["allocator"] for s in scenarios)))
+    for title, rows in _sections(scenarios):
+        table.add_section(title)
         for label, value in rows:
-            table.add_row(f"  {label}", *(value(s) for s in scenarios))
-    return table
+            table.add_row(label, *(value(s) for s in scenarios))
+    yield from filter(None, (table, replica_table(scenarios), measured_table(scenarios)))
 
 
 def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
@@ -155,14 +143,14 @@ def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
         yield "Prefix cache", _prefix_rows()
     if any(s["sharing"] and (s["prefix_cache"] or s["sharing"]["saved_share"]) for s in scenarios):
         yield "Sharing of blocks", [
-            ("slots saved", lambda s: "-" if s["sharing"] is None else _percent(s["sharing"]["saved_share"])),
+            ("slots saved", lambda s: "-" if s["sharing"] is None else percent(s["sharing"]["saved_share"])),
             ("blocks copied on write", lambda s: "-" if s["sharing"] is None else f"{s['sharing']['copies']:,}"),
         ]
 
 
 def _pool_rows(scenarios: list[JsonObject]) -> list[Row]:
-    rows: list[Row] = [(PART_LABELS[p], lambda s, p=p: _percent(s["memory"][p])) for p in PARTS]
-    rows.append(("useful part of allocated", lambda s: _percent(s["memory"]["useful_of_allocated"])))
+    rows: list[Row] = [(PART_LABELS[p], lambda s, p=p: percent(s["memory"][p])) for p in PARTS]
+    rows.append(("useful part of allocated", lambda s: percent(s["memory"]["useful_of_allocated"])))
     if any(s["memory"]["largest_hole_mean"] is not None for s in scenarios):
         rows.append(("largest hole, mean (slots)", lambda s: _optional(s["memory"]["largest_hole_mean"], ",.0f")))
     if any((s["window_us"][1] - s["window_us"][0]) / 1e6 != s["makespan_s"] for s in scenarios):
@@ -184,7 +172,7 @@ def _time_rows() -> list[Row]:
 
 def _prefix_rows() -> list[Row]:
     return [
-        ("hit rate, first admissions", lambda s: _hits(s, lambda p: _percent(p["hit_rate"]))),
+        ("hit rate, first admissions", lambda s: _hits(s, lambda p: percent(p["hit_rate"]))),
         ("hit tokens, first admissions", lambda s: _hits(s, lambda p: f"{p['hit_tokens']:,}")),
         ("hit tokens, resumed", lambda s: _hits(s, lambda p: f"{p['resume_hit_tokens']:,}")),
         ("evicted blocks", lambda s: _hits(s, lambda p: f"{p['evicted_blocks']:,}")),
@@ -195,7 +183,12 @@ def _hits(scenario: JsonObject, show: Callable[[JsonObject], str]) -> str:
     return "-" if scenario["prefix_cache"] is None else show(scenario["prefix_cache"])
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share of 1 in per cent, with one decimal.
+
+    >>> percent(0.123)
+    '12.3 %'
+    """
     return f"{100 * share:.1f} %"
 
 
@@ -203,8 +196,14 @@ def _optional(value: float | None, form: str, times: float = 1) -> str:
     return "-" if value is None else format(value * times, form)
 
 
-# ---------------------------------------------------------------------- what was not served, and the checks
-def _warnings(scenarios: list[JsonObject]) -> Iterator[tuple[str, str]]:
+# ---------------------------------------------------------------------- what is to be said besides
+def remarks(scenarios: list[JsonObject]) -> Iterator[Line]:
+    """What was not served, and warnings of what is measured."""
+    yield from _not_served(scenarios)
+    yield from (("warning", line) for line in measured_warnings(scenarios))
+
+
+def _not_served(scenarios: list[JsonObject]) -> Iterator[Line]:
     """Rejections and truncations in words; allocators that share one are named together."""
     said: dict[str, list[str]] = {}
     for s in scenarios:
@@ -221,19 +220,3 @@ def _warnings(scenarios: list[JsonObject]) -> Iterator[tuple[str, str]]:
         yield "note", text + ("" if len(names) == len(scenarios) else f" ({', '.join(names)})")
     if len({str(s["requests"]["rejected"]) for s in scenarios}) > 1:
         yield "note", "the allocators did not serve the same requests: compare with care"
-
-
-def _print_checks(checks: list[JsonObject], console: Console) -> None:
-    shown = together(checks)
-    added = "; those of each replica added up" if len(shown) < len(checks) else ""
-    console.print(f"[bold]Cross-checks[/]: simulated against analytic{added}")
-    cells = [(c["scenario"], c["name"], f"{c['simulated']:,}", "=" if c["exact"] else "<=", f"{c['analytic']:,}")
-             for c in shown]
-    scenario, name, left, sign, right = (max(map(len, column)) for column in zip(*cells, strict=True))
-    for cell, check in zip(cells, shown, strict=True):
-        verdict = "[green]ok[/]" if check["ok"] else "[bold red]FAILED[/]"
-        line = f"  {cell[0]:<{scenario}}  {cell[1]:<{name}}  {cell[2]:>{left}} {cell[3]:^{sign}} {cell[4]:>{right}}  "
-        console.print(escape(line) + verdict, soft_wrap=True, highlight=False)
-    failed = sum(not c["ok"] for c in checks)
-    console.print(f"[bold red]{failed} of {len(checks)} cross-checks FAILED[/]" if failed
-                  else f"[green]all {len(checks)} cross-checks ok[/]", highlight=False)

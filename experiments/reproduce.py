@@ -15,11 +15,14 @@ from rich.table import Table as RichTable
 
 from experiments import options as opt
 from experiments.figures import check_format
+from experiments.html.reproduction_page import write_reproduction
 from experiments.output import check_writable, write_json
-from experiments.paper.outcome import JsonObject, Outcome, Row, Table
+from experiments.paper.in_words import further_tables, row_table, verdict
+from experiments.paper.outcome import JsonObject, Outcome
 from experiments.paper.page import write_page
 from experiments.paper.setting import Lab
 from experiments.progress import bars
+from experiments.shown import TextTable
 from experiments.version import VERSION
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -76,12 +79,10 @@ def main(argv: list[str]) -> int:
         raise InputError("--limit: seeds serves no requests")
     folder = _folder(options)
     console = Console(stderr=options.json == "-", width=None if sys.stdout.isatty() else 130)
-    documents = []
-    for name in names:
-        documents.append(_one(name, options, folder, console))
+    documents = [_one(name, options, folder, console) for name in names]
     if options.name == "all" and folder is not None:
-        page = write_page(folder, documents)
-        console.print(f"all on one page: {show_path(str(page))}", highlight=False)
+        pages = [write_page(folder, documents), write_reproduction(folder, documents, _words("all", options))]
+        console.print(f"all on one page: {' and '.join(show_path(str(page)) for page in pages)}", highlight=False)
     if options.json == "-":
         write_json("-", documents[0] if options.name != "all" else {"schema": 1, "name": "all", "results": documents,
                                                                     "ok": all(d["ok"] for d in documents)})
@@ -97,7 +98,7 @@ def _one(name: str, options: argparse.Namespace, folder: Path | None, console: C
             return lambda done: progress.advance(task, done)
         outcome = experiment.run(Lab(options.trace, options.seed, options.limit, begin))
     document = to_json(name, experiment, outcome, options)
-    print_outcome(experiment, outcome, console)
+    print_outcome(document, console)
     picture = options.plot or (folder and str(folder / f"{name}.png"))
     if picture:
         experiment.plot(outcome, picture)
@@ -118,64 +119,40 @@ def load(name: str) -> Experiment:
 
 def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
     """CONTRACT's object, with the title, tables and notes besides."""
-    command = f"pagedsim reproduce {name} --seed {options.seed}"
-    command += f" --limit {options.limit}" if options.limit and name != "seeds" else ""
-    if options.trace and name not in WITHOUT_TRACE:
-        command += f" --trace {shlex.quote(show_path(Path(options.trace).name))}"
-    return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok, "command": command,
-            "pagedsim": VERSION, "seed": options.seed, "title": experiment.TITLE, "source": experiment.SOURCE,
-            "tables": [table.json() for table in outcome.tables], "notes": outcome.notes, "data": outcome.data}
+    return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok,
+            "command": shlex.join(["pagedsim", *_words(name, options)]), "pagedsim": VERSION, "seed": options.seed,
+            "title": experiment.TITLE, "source": experiment.SOURCE, "tables": [table.json() for table in outcome.tables],
+            "notes": outcome.notes, "data": outcome.data}
+
+
+def _words(name: str, options: argparse.Namespace) -> list[str]:
+    """The command that gives the same numbers, wherever its files go."""
+    words = ["reproduce", name, "--seed", str(options.seed)]
+    words += ["--limit", str(options.limit)] if options.limit and name != "seeds" else []
+    words += ["--trace", show_path(Path(options.trace).name)] if options.trace and name not in WITHOUT_TRACE else []
+    return words
 
 
 # ---------------------------------------------------------------------- for people
-def print_outcome(experiment: Experiment, outcome: Outcome, console: Console) -> None:
+def print_outcome(document: JsonObject, console: Console) -> None:
     """Rows, tables and notes."""
-    console.print(f"[bold]{experiment.TITLE}[/]", highlight=False)
-    console.print(f"published: {experiment.SOURCE}", style="dim", highlight=False)
-    made = RichTable(box=None, padding=(0, 2, 0, 0))
-    for column in ("", "published", "ours", "difference", "tolerance", "", ""):
-        made.add_column(column, justify="left" if column == "" else "right")
-    for row in outcome.rows:
-        made.add_row(*cells(row))
-    console.print(made, highlight=False)
-    for table in outcome.tables:
-        _print_table(table, console)
-    for note in outcome.notes:
+    console.print(f"[bold]{document['title']}[/]", highlight=False)
+    console.print(f"published: {document['source']}", style="dim", highlight=False)
+    _print_table(row_table(document), RichTable(box=None, padding=(0, 2, 0, 0)), console)
+    for title, table in further_tables(document):
+        _print_table(table, RichTable(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0)), console)
+    for note in document["notes"]:
         console.print(f"note: {note}", highlight=False, markup=False)
-    judged = [row for row in outcome.rows if row.ok is not None]
-    if judged:
-        right = sum(row.ok is True for row in judged)
-        console.print(f"{right} of {len(judged)} numbers inside their tolerance\n", highlight=False)
+    if (line := verdict([document])) is not None:
+        console.print(f"{line}\n", highlight=False)
 
 
-def cells(row: Row) -> list[str]:
-    """One row in text: label, published, ours, difference, tolerance, verdict, note."""
-    bounds = [f"{word} {bound:g}" for word, bound in (("from", row.least), ("to", row.most)) if bound is not None]
-    tolerance = " ".join(bounds) if row.tolerance is None else f"{row.tolerance:.3g}"
-    verdict = {True: "ok", False: "OUTSIDE", None: ""}[row.ok]
-    sign = "" if row.difference is None else f"{row.difference:+.4g}"
-    return [row.label, figure(row.published), f"{figure(row.ours)} {row.unit}".strip(), sign, tolerance, verdict, row.note]
-
-
-def figure(value: float | int | str | None) -> str:
-    """A number as people read it: four digits that count, thousands apart.
-
-    >>> figure(20.4321), figure(15728), figure(None), figure("a")
-    ('20.43', '15,728', '-', 'a')
-    """
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
-def _print_table(table: Table, console: Console) -> None:
-    made = RichTable(title=table.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+def _print_table(table: TextTable, made: RichTable, console: Console) -> None:
     for i, column in enumerate(table.columns):
-        made.add_column(column, justify="right" if i else "left", no_wrap=not i)
-    for row in table.rows:
-        made.add_row(*(figure(value) for value in row))
+        made.add_column(column, justify="left" if table.is_words(i) else "right", no_wrap=i in table.words)
+    for section in table.sections:
+        for cells in section.rows:
+            made.add_row(*cells)
     console.print(made, highlight=False)
 
 

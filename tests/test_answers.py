@@ -200,7 +200,8 @@ def test_figures_say_what_they_hold(tmp_path, monkeypatch):
     text += "max-num-seqs = [16, 32, 64, 128, 256]\nblock-size = [16]\nenforce-eager = [true, false]\n"
     world = {(*knobs, s, 16, e): values for knobs, values in WORLD.items() for s in (16, 32, 64, 128, 256) for e in (True, False)}
     drew = pictures.draw(outcome(tmp_path, world, text), str(tmp_path))
-    assert drew == ["lines-concurrency.png", "lines-ttft.png: 33 series", "lines-throughput.png", "heat.png", "pareto.png"]
+    assert list(map(str, drew)) == [
+        "lines-concurrency.png", "lines-ttft.png: 33 series", "lines-throughput.png", "heat.png", "pareto.png"]
     assert {labels.title for labels in heads.values()} == {"what-if.toml, Llama-3.1-8B"}
     assert heads["heat.png"].held == ("at max-num-seqs 16 (also run: 4 other values), block-size 16, "
                                       "enforce-eager on (also run: off), paged-prefix; means over 3 seeds")

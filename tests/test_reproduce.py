@@ -8,7 +8,7 @@ import pytest
 from cli_run import lengths, run
 
 from experiments import reproduce
-from experiments.paper import fig2, fig13, page, setting
+from experiments.paper import fig2, fig13, in_words, page, setting
 from experiments.paper.outcome import Outcome, Row, Table, mean_absolute_difference
 from experiments.paper.setting import Lab, PrefillStepTime
 from sim.memory.allocator import PARTS
@@ -59,9 +59,10 @@ def test_the_mean_difference_goes_without_signs():
 
 
 def test_rows_for_people():
-    assert reproduce.cells(Row("a", 20.0, 21.0, "%", 0.5, note="n")) == ["a", "20", "21 %", "+1", "0.5", "OUTSIDE", "n"]
-    assert reproduce.cells(Row("b", None, 15_728, least=2, most=9)) == ["b", "-", "15,728", "", "from 2 to 9", "OUTSIDE", ""]
-    assert reproduce.cells(Row("c", 1.0, 1.0)) == ["c", "1", "1", "+0", "", "", ""]
+    assert in_words.cells(Row("a", 20.0, 21.0, "%", 0.5, note="n").json()) == ["a", "20", "21 %", "+1", "0.5", "OUTSIDE", "n"]
+    bounded = in_words.cells(Row("b", None, 15_728, least=2, most=9).json())
+    assert bounded == ["b", "-", "15,728", "", "from 2 to 9", "OUTSIDE", ""]
+    assert in_words.cells(Row("c", 1.0, 1.0).json()) == ["c", "1", "1", "+0", "", "", ""]
 
 
 # ---------------------------------------------------------------------- the command, on made-up experiments
@@ -135,7 +136,8 @@ def test_all_on_one_page(capsys, tmp_path, draws):
     said = run(capsys, "reproduce", "all", "--out", tmp_path / "deep" / "out", "-q")
     folder = tmp_path / "deep" / "out"
     assert said.status == 1
-    assert sorted(p.name for p in folder.iterdir()) == ["reproduction.md", "right.json", "right.png", "wrong.json", "wrong.png"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "reproduction.html", "reproduction.md", "right.json", "right.png", "wrong.json", "wrong.png"]
     assert draws == [str(folder / "right.png"), str(folder / "wrong.png")]
     text = (folder / page.NAME).read_text()
     assert text.startswith("# Published numbers, reproduced\n\n1 of 2 judged numbers are inside their stated tolerances; "

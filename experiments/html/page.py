@@ -52,8 +52,9 @@ def render(template: str, **values: Any) -> str:
 
 
 def write_page(path: str, text: str) -> None:
-    """A page into a file that appears only when it is complete."""
-    write_text(path, lambda file: file.write(text) and None)
+    """A page into a file that appears only when it is complete; bytes of file names that are no letters are shown as escapes."""
+    shown = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    write_text(path, lambda file: file.write(shown) and None)
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from experiments.pareto import plot_pareto
@@ -37,32 +38,52 @@ WORTH = 1.02                                           # the largest cache again
 MOST_OTHERS = 3                                        # values of a knob that are named beside the one that is shown
 
 
-def draw(outcome: Outcome, folder: str) -> list[str]:
-    """Draw what there is to be seen; returns the names of the files, each with what was left out."""
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that is there: the name of its file, what stands at it, and what was left out of it."""
+
+    name: str
+    labels: Labels
+    left_out: list[str]
+
+    @property
+    def about(self) -> str:
+        """What it shows, in words."""
+        labels = self.labels
+        shows = f"{labels.value}, by {labels.x}, and {labels.y}" if labels.value else f"{labels.y}, over {labels.x}"
+        return "; ".join(filter(None, [shows, labels.held, *self.left_out]))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'; '.join(self.left_out)}" if self.left_out else self.name
+
+
+def draw(outcome: Outcome, folder: str) -> list[Drawn]:
+    """Draw what there is to be seen, into files of the folder."""
     varied = [knob.name for knob in outcome.scenario.knobs if len(knob.values) > 1]
     numeric = next((name for name in varied if all(_number(dict(group.knobs)[name]) for group in outcome.groups)), None)
-    drawn = {} if numeric is None else _draw_lines(outcome, folder, numeric)
+    drawn = [] if numeric is None else _draw_lines(outcome, folder, numeric)
     if len(varied) > 1:
         x, y = varied[:2]
         labels = Labels(_title(outcome), _axis(x), _axis(y), HEAT[1], _held(outcome, [x, y]))
-        drawn["heat.png"] = plot_heat(heat_rows(outcome, x, y, HEAT[0]), os.path.join(folder, "heat.png"), labels)
+        left_out = plot_heat(heat_rows(outcome, x, y, HEAT[0]), os.path.join(folder, "heat.png"), labels)
+        drawn.append(Drawn("heat.png", labels, left_out))
     rows = pareto_rows(outcome)
     gib = [row["x"] for row in rows]
     if gib and max(gib) > WORTH * min(gib):
         names = [name for name in _varying(outcome.groups, None) if not _arrives(name) and name != "allocator"]
         named = f"; labels are {', '.join(names)}" if names else ""
         labels = Labels(_title(outcome), "KV cache, GiB over all GPUs", PARETO[1], held=_held(outcome) + named)
-        drawn["pareto.png"] = plot_pareto(rows, os.path.join(folder, "pareto.png"), labels)
-    return [f"{name}: {'; '.join(notes)}" if notes else name for name, notes in drawn.items()]
+        drawn.append(Drawn("pareto.png", labels, plot_pareto(rows, os.path.join(folder, "pareto.png"), labels)))
+    return drawn
 
 
-def _draw_lines(outcome: Outcome, folder: str, knob: str) -> dict[str, list[str]]:
-    drawn = {}
+def _draw_lines(outcome: Outcome, folder: str, knob: str) -> list[Drawn]:
+    drawn = []
     for metric, label, short in LINES:
         name = f"lines-{short}.png"
         series = ", ".join(_varying(outcome.groups, knob))
         labels = Labels(_title(outcome), _axis(knob), label, held=_held(outcome), series=series)
-        drawn[name] = plot_lines(line_rows(outcome, knob, metric), os.path.join(folder, name), labels)
+        drawn.append(Drawn(name, labels, plot_lines(line_rows(outcome, knob, metric), os.path.join(folder, name), labels)))
     return drawn
 
 
