@@ -6,7 +6,7 @@ import argparse
 import csv
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from experiments import options as opt
+from experiments.animation import Film, animate, check_animation, wanted
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.figures import check_format, plot_pool
@@ -35,6 +36,7 @@ from sim.timeline import Timeline
 EXAMPLES = """examples:
   pagedsim compare
   pagedsim compare trace.csv --model Llama-2-13b --gpu A100-40GB --plot pool.png
+  pagedsim compare --allocator contiguous-max --allocator paged --plot pool.gif
   pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
   pagedsim compare chat.csv --model Llama-3.1-8B --gpu H100 --data-parallel-size 4 --router session-affinity
   pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
@@ -47,23 +49,28 @@ COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
-    if options.plot is not None:
+    names = _allocators(options)
+    if wanted(options.plot):
+        check_animation(options.plot, names, options.data_parallel_size)
+    elif options.plot is not None:
         check_format(options.plot)
     check_outputs({"--plot": options.plot, "--requests": options.requests, "--chrome-trace": options.chrome_trace,
                    "--json": options.json},
                   [options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
-    names = _allocators(options)
-    served, timelines, stays = _simulate(setup, names, options)
+    films = {name: Film(setup.sim.block_size) for name in names if wanted(options.plot)}
+    served, timelines, stays = _simulate(setup, names, options, films)
     runs = {one.name: one.run for one in served}
     setup.notes += cache_notes(runs)
     if options.chrome_trace is not None:
         traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
         setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, served, options.warm_up, stays)
-    if options.plot is not None:
-        title = setup.trace.source if options.trace is None else Path(options.trace).name
+    title = setup.trace.source if options.trace is None else Path(options.trace).name
+    if films:
+        animate(films, title, options.plot)
+    elif options.plot is not None:
         plot_pool([{"allocator": n, "columns": [each.columns() for each in timelines[n]],
                     "capacity": runs[n].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
                     "concurrency": s["concurrency"]["mean"]}
@@ -118,7 +125,7 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films: Mapping[str, Film],
               ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
     """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
     replicas = range(setup.sim.data_parallel_size)
@@ -128,13 +135,15 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     followed = traces or options.warm_up is not None
     with bars(options.quiet) as progress:
         for name in names:
-            moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
+            moving: list[Observer] = [films[name]] if name in films else []
+            if not progress.disable:
+                moving.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             drawn = timelines[name] if options.plot is not None or traces else None
             served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if followed else [])))
     return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if followed}
 
 
-def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
+def _watchers(moving: Sequence[Observer], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
     """The bar moves whichever replica is done; stays are each replica's own."""
     return lambda number: [*moving, *logs[number: number + 1]]
 
