@@ -82,14 +82,12 @@ def _addresses(allocator: ContiguousAllocator, held: Iterable[Sequence], refused
 
 
 def _blocks(allocator: PagedAllocator, held: Iterable[Sequence], free: int) -> Parts:
-    """A slot that several sequences hold is what it is to the one that has most in it."""
+    """Sequences that share a block have as much in it: who writes into it first has left it for a copy."""
     size, pool = allocator.block_size, allocator.pool
     slots = np.full((pool.num_blocks, size), free, np.uint8)
-    slots[(pool.ref == 0) & (pool.hash_of != NO_HASH)] = CACHED
-    slots[pool.ref > 0] = INTERNAL
+    slots[pool.hash_of != NO_HASH] = CACHED            # and what is held is drawn over it
     for handle, computed, end in held:
         table = allocator.table(handle)
         place = np.arange(len(table) * size).reshape(-1, size)
-        part = np.where(place < computed, TOKEN_STATES, np.where(place < end, RESERVED, INTERNAL)).astype(np.uint8)
-        slots[table] = np.minimum(slots[table], part)
+        slots[table] = np.where(place < computed, TOKEN_STATES, np.where(place < end, RESERVED, INTERNAL))
     return np.concatenate((slots[1:].ravel(), np.full(allocator.rest, EXTERNAL, np.uint8)))
