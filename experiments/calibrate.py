@@ -13,10 +13,11 @@ from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.calibration.described import given, words_of_log, words_of_page
 from experiments.calibration.figure import check_drawable, plot_over_time, plot_points
-from experiments.calibration.fitting import Points, file_of, fit_notes, poor_fit, run_fit
+from experiments.calibration.fitting import Points, file_of, fit_notes, fit_warnings, run_fit
 from experiments.calibration.measured import BENCHMARK, LOG, TABLE, Measured, Read, open_measured, read_all
+from experiments.calibration.page_watching import PAGE_HELD, page_case, page_fit_note, watch_page
 from experiments.calibration.report import print_calibration
-from experiments.calibration.watching import Watched, allocator_of, page_case, watch_log, watch_page
+from experiments.calibration.watching import Watched, allocator_of, watch_log
 from experiments.figures import check_format
 from experiments.output import check_outputs, deliver, write_text
 from experiments.reading import read, unused
@@ -138,7 +139,7 @@ def _points(made: Read, options: argparse.Namespace, notes: list[str],
     setup = size_up(longest.trace, options, notes)
     notes += fit_notes(made.cases)
     fitted, points = run_fit(setup, made.cases, allocator_of(options), options.quiet)
-    notes += filter(None, [poor_fit(fitted)])
+    notes += fit_warnings(fitted)
     return _document("fit", options, setup) | {"fit": fitted}, setup, points, Watched({})
 
 
@@ -155,7 +156,8 @@ def _watched(made: Read, options: argparse.Namespace, notes: list[str],
     if watched.setup is None:
         raise InputError("--fit needs --trace, the traffic behind the page")
     case = page_case(made.page, options, watched.setup)
-    fitted, points = run_fit(watched.setup, [case], allocator_of(options), options.quiet)
+    fitted, points = run_fit(watched.setup, [case], allocator_of(options), options.quiet, PAGE_HELD)
+    notes += [page_fit_note(case, fitted), *fit_warnings(fitted)]
     return document | {"fit": fitted}, watched.setup, points, watched
 
 

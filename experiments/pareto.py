@@ -10,11 +10,12 @@ import numpy as np
 
 from experiments.figures import GREY, INK, heading
 from experiments.paper.drawing import canvas, missing
-from experiments.sweep_figures import MOST_SERIES, Labels, style
+from experiments.sweep_figures import HEAD_COLUMNS, MOST_SERIES, Labels, head_left, style
 
 Row = Mapping[str, Any]
 Box = tuple[float, ...]                                # left, bottom, right, top in pixels
-MOST_LABELS = 24
+MOST_LABELS = 24                                       # of a panel
+MOST_PANELS, PANELS_ACROSS = 9, 3
 ANCHORS = ((6, 6, "left", "bottom"), (6, -6, "left", "top"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
            (0, 9, "center", "bottom"), (0, -9, "center", "top"), (9, 0, "left", "center"), (-9, 0, "right", "center"))
 
@@ -55,8 +56,8 @@ def plot_pareto(rows: Sequence[Row], path: str, labels: Labels, larger_is_better
     Parameters
     ----------
     rows : sequence of dict
-        ``x`` (GiB), ``mean``, ``low`` and ``high`` where known, ``label``, and ``series`` for colours. Rows without a mean are
-        left out.
+        ``x`` (GiB), ``mean``, ``low`` and ``high`` where known, ``label``, ``series`` for colours, and ``panel`` where not all
+        can be compared: each panel has its own frontier. Rows without a mean are left out.
     path : str
         Ends in .png, .svg or .pdf.
     labels : Labels
@@ -65,27 +66,69 @@ def plot_pareto(rows: Sequence[Row], path: str, labels: Labels, larger_is_better
     Returns
     -------
     list of str
-        Notes: rows without a value, labels without room, series that share a style.
+        Notes: rows without a value, panels and labels without room, series that share a style.
     """
     known = [row for row in rows if row["mean"] is not None and row["x"] is not None]
     notes = [f"{len(rows) - len(known)} of {len(rows)} have no value and are not drawn"] if len(known) < len(rows) else []
-    with canvas(path, heading(labels.title, 90), width=7.2, height=4.6) as (axes,):
-        axes.set(xlabel=labels.x, ylabel=labels.y)
-        if not known:
-            missing(axes, "nothing to draw")
-            return notes
-        front = pareto_front([(row["x"], row["mean"]) for row in known], larger_is_better)
-        _frontier(axes, [known[i] for i in front])
-        notes += _points(axes, known)
-        axes.margins(0.12, 0.14)
-        axes.xaxis.set_major_formatter("{x:,g}")
-        axes.yaxis.set_major_formatter("{x:,g}")
-        axes.grid(color="#ECECEC", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.figure.legend(loc="outside right upper", frameon=False, fontsize=8)
-        axes.figure.draw_without_rendering()
-        hidden = _label(axes, known, front)
+    panels: dict[str, list[Row]] = {}
+    for row in known:
+        panels.setdefault(str(row.get("panel", "")), []).append(row)
+    chosen = _spread(list(panels))
+    notes += [f"{len(chosen)} of {len(panels)} panels are drawn, from the first to the last"] if len(chosen) < len(panels) else []
+    across = max(1, min(PANELS_ACROSS, len(chosen)))
+    width, height = (7.2, 4.6) if across == 1 else (4.4, 3.8)
+    head = labels.head(HEAD_COLUMNS if across == 1 else int(9 * width * across))
+    with canvas(path, "\n".join([head, *notes]), across, width, height, -(-len(chosen) // across) or 1) as axes:
+        if known:
+            return notes + _draw(axes, [panels[name] for name in chosen], labels, larger_is_better)
+        axes[0].set(xlabel=labels.x, ylabel=labels.y)
+        missing(axes[0], "nothing to draw")
+    return notes
+
+
+def _draw(axes: list[Any], panels: list[list[Row]], labels: Labels, larger_is_better: bool) -> list[str]:
+    """All panels; returns what has no room."""
+    names = list(dict.fromkeys(str(row.get("series", "")) for rows in panels for row in rows))
+    fronts = [_panel(one, rows, labels, names, larger_is_better) for one, rows in zip(axes, panels, strict=False)]
+    for one in axes[len(panels):]:
+        one.set_visible(False)
+    notes = _legend(axes[0].figure, axes[:len(panels)], names)
+    axes[0].figure.draw_without_rendering()
+    hidden = sum(_label(one, rows, front) for one, rows, front in zip(axes, panels, fronts, strict=False))
     return notes + ([f"{hidden} labels have no room"] if hidden else [])
+
+
+def _spread(panels: list[str]) -> list[str]:
+    """At most `MOST_PANELS`, the first, the last, and others evenly between."""
+    if len(panels) <= MOST_PANELS:
+        return panels
+    return [panels[round(i * (len(panels) - 1) / (MOST_PANELS - 1))] for i in range(MOST_PANELS)]
+
+
+def _panel(axes: Any, rows: list[Row], labels: Labels, names: list[str], larger_is_better: bool) -> list[int]:
+    """What can be compared, and its frontier; returns that."""
+    axes.set(xlabel=labels.x, ylabel=labels.y)
+    if rows[0].get("panel"):
+        axes.set_title(heading(str(rows[0]["panel"]), 50), fontsize=9)
+    front = pareto_front([(row["x"], row["mean"]) for row in rows], larger_is_better)
+    _frontier(axes, [rows[i] for i in front])
+    _points(axes, rows, names)
+    axes.margins(0.12, 0.14)
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.grid(color="#ECECEC", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return front
+
+
+def _legend(figure: Any, panels: list[Any], names: list[str]) -> list[str]:
+    """Each name once, whichever panel it is in."""
+    named = {name: handle for axes in panels for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    head_left(figure)
+    figure.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
+    if len(names) <= MOST_SERIES:
+        return []
+    return [f"{len(names)} series are too many to tell apart: the first {MOST_SERIES} are named"]
 
 
 def _frontier(axes: Any, rows: list[Row]) -> None:
@@ -96,18 +139,16 @@ def _frontier(axes: Any, rows: list[Row]) -> None:
               markeredgecolor=INK, markeredgewidth=0.9, zorder=2)
 
 
-def _points(axes: Any, rows: list[Row]) -> list[str]:
-    names = list(dict.fromkeys(str(row.get("series", "")) for row in rows))
+def _points(axes: Any, rows: list[Row], names: list[str]) -> None:
     for i, name in enumerate(names):
         mine = [row for row in rows if str(row.get("series", "")) == name]
+        if not mine:
+            continue
         mean = np.array([row["mean"] for row in mine], float)
         ends = [[row["mean"] if row.get(k) is None else row[k] for row in mine] for k in ("low", "high")]
         drawn = {**style(i), "linestyle": "none"}
         axes.errorbar([row["x"] for row in mine], mean, np.abs(np.array(ends, float) - mean), **drawn, elinewidth=0.9, capsize=2,
                       markersize=5, label=heading(name, 34) if name and i < MOST_SERIES else None, zorder=3)
-    if len(names) <= MOST_SERIES:
-        return []
-    return [f"{len(names)} series are too many to tell apart: the first {MOST_SERIES} are named"]
 
 
 # ---------------------------------------------------------------------- labels

@@ -15,8 +15,10 @@ from experiments import options as opt
 from experiments.deployment import model_and_gpu
 from experiments.output import check_outputs
 from experiments.version import VERSION
+from experiments.whatif.changed import changes_since
 from experiments.whatif.cluster import Cluster
 from experiments.whatif.export import check_parquet
+from experiments.whatif.forecast import search_line
 from experiments.whatif.local import cores
 from experiments.whatif.materials import gather
 from experiments.whatif.options import parse
@@ -26,7 +28,8 @@ from experiments.whatif.report import deliver_outcome
 from experiments.whatif.runner import Runner, bar, lost_or_failed, teller
 from experiments.whatif.scenario import Scenario, read_scenario
 from experiments.whatif.search import Found, check_search, looks, run_all, searched_options
-from experiments.whatif.simulate import Job, columns
+from experiments.whatif.simulate import SEARCH, Job, columns
+from experiments.whatif.stopping import Stopped, stoppable
 from experiments.whatif.store import DONE, FAILED, LOST, Row, Store
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -42,6 +45,15 @@ EXAMPLES = """examples:
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = _parser().parse_args(argv)
+    try:
+        with stoppable():
+            return _sweep(options)
+    except Stopped as stop:
+        print(f"pagedsim sweep: interrupted: {stop.kept}", file=sys.stderr)
+        return stop.status
+
+
+def _sweep(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     scenario = read_scenario(options.scenario)
     points = checked_grid(scenario)
@@ -52,7 +64,6 @@ def main(argv: list[str]) -> int:
     if options.parquet:
         check_parquet()
     outcome = _run(scenario, points, folder, options)
-    deliver_outcome(outcome, folder, options)
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
     wrong = [row for row in outcome.rows if row["status"] == DONE and not row["checks_ok"]]
@@ -65,10 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("scenario", metavar="FILE.toml", help="the scenario (docs/sweep.md), or - for standard input")
     made.add_argument("--out", metavar="DIR", help="folder of the results (default: FILE.results)")
     made.add_argument("--resume", action="store_true", help="go on with what is in the folder; finished points are not run again")
-    made.add_argument("--retry", action="store_true", help="with --resume: run failed points again")
+    made.add_argument("--retry", action="store_true", help="as --resume, and points that failed are run again")
     made.add_argument("--jobs", type=opt.whole(1, 4096), metavar="N", help="processes on this machine (default: its cores)")
     made.add_argument("--dask", metavar="ADDRESS", help="scheduler of a running Dask cluster, as tcp://10.0.0.1:8786")
-    made.add_argument("--dry-run", action="store_true", help="say what would be run, and run nothing")
+    made.add_argument("--dry-run", action="store_true", help="say what would be run, with a search how much, and run nothing")
     made.add_argument("--json", metavar="FILE", help="answers and table as JSON; - for standard output")
     made.add_argument("--parquet", action="store_true", help="write results.parquet too (pip install 'pagedsim[parquet]')")
     made.add_argument("--no-figures", action="store_true", help="draw nothing")
@@ -103,18 +114,20 @@ def checked_grid(scenario: Scenario) -> list[Point]:
 def _dry_run(scenario: Scenario, points: Sequence[Point]) -> int:
     for point in points:
         print(point.name())
-    print(f"{len(points):,} point{'s' * (len(points) != 1)}" + (", and those of the search" if scenario.search else ""))
+    print(f"{len(points):,} point{'s' * (len(points) != 1)}")
+    if scenario.search is not None:
+        print(search_line(scenario.search, len({point.group for point in points}), len(scenario.seeds)))
     return 0
 
 
 # ---------------------------------------------------------------------- running
 def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse.Namespace) -> Outcome:
-    job = Job(gather(points), scenario.path, scenario.traffic)
-    knobs = [knob.name for knob in scenario.knobs]
-    if scenario.search is not None:
-        knobs += searched_options(scenario.search)
-    store = Store(folder, columns(tuple(knobs)), _facts(scenario), {"scenario": scenario.text})
-    store.open(options.resume)
+    """Run what is missing, and write what came of it."""
+    searched = () if scenario.search is None else searched_options(scenario.search)
+    job = Job(gather(points), scenario.path, scenario.traffic, searched)
+    store = Store(folder, columns((*(knob.name for knob in scenario.knobs), *searched)), _facts(scenario), scenario.text,
+                  lambda text: changes_since(text, scenario, points))
+    store.open(options.resume or options.retry)
     progress = bar(options.quiet)
     cluster = None if options.dask is None else Cluster(options.dask, teller(progress))
     try:
@@ -123,10 +136,13 @@ def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse
                 cluster.connect()
             runner = Runner(scenario, job, store, progress, options.jobs or cores(), cluster)
             _drop(runner, points, options)
-            return _everything(runner, points, progress)
-    except KeyboardInterrupt:
-        print(f"pagedsim sweep: interrupted: {len(store.rows):,} points are kept in {show_path(folder)}, --resume goes on",
-              file=sys.stderr)
+            store.accept()
+            outcome = _everything(runner, points, progress)
+        deliver_outcome(outcome, folder, options)
+        return outcome
+    except Stopped as stop:
+        number = "at least " * (scenario.search is not None) + f"{max(len(points), len(store.rows)):,}"
+        stop.add_note(f"{len(store.rows):,} of {number} points are kept in {show_path(folder)}; go on with --resume")
         raise
     finally:
         if cluster is not None:
@@ -157,14 +173,12 @@ def _drop(runner: Runner, points: Sequence[Point], options: argparse.Namespace) 
     """What is tried again; and no point of the store may vanish because the scenario no longer has it."""
     again = {LOST, FAILED} if options.retry else {LOST}
     runner.store.forget([key for key, row in runner.store.rows.items() if row["status"] in again])
-    search = runner.scenario.search
-    chosen = () if search is None else searched_options(search)         # rows that a search made are no part of the grid
     wanted = {runner.key(point) for point in points}
     other = next((row for key, row in runner.store.rows.items() if key not in wanted
-                  and all(row[name] is None for name in chosen)), None)
+                  and row["part"] != SEARCH), None)
     if other is not None:
         raise InputError(f"{show_path(runner.store.path)} holds points that this scenario does not have, as allocator "
-                             f"{other['allocator']}, seed {other['seed']}: files or settings changed; --out DIR writes elsewhere")
+                         f"{other['allocator']}, seed {other['seed']}: {runner.store.changes()}; --out DIR writes elsewhere")
 
 
 def _facts(scenario: Scenario) -> dict[str, str]:

@@ -25,8 +25,10 @@ from experiments.rounding import plain
 
 Row = Mapping[str, Any]
 ORDER = (0, 2, 4, 3, 5, 1, 6)                          # colours, the most different ones first
-DASHES = ("-", "--", ":")
-MOST_SERIES = 10
+DASHES = ("-", "--", ":", "-.")
+MOST_SERIES = 30                                       # of 49 styles: more entries of a legend nobody looks up
+MOST_BANDS = 10                                        # series; above it intervals are bars alone, since areas cover each other
+HEAD_COLUMNS, LEGEND_COLUMNS = 60, 34                  # letters; the head of a figure with a legend beside it
 MOST_TICKS = 9
 MOST_CELLS_WITH_NUMBERS = 240
 GEOMETRIC_FROM = 4                                     # times the smallest value that the largest must be for a log axis
@@ -36,12 +38,19 @@ PALE = "#F2F2F2"
 
 @dataclass(frozen=True)
 class Labels:
-    """What stands at a figure: its title, its axes, and the metric where that is no axis."""
+    """What stands at a figure: its title and axes, the metric where that is no axis, what is ``held`` the same in all that is
+    drawn, and what the names of ``series`` are values of."""
 
     title: str
     x: str
     y: str
     value: str = ""
+    held: str = ""
+    series: str = ""
+
+    def head(self, columns: int) -> str:
+        """Title, and below it what is held, in lines of at most so many letters."""
+        return "\n".join(heading(text, columns) for text in (self.title, self.held) if text)
 
 
 def geometric(values: Iterable[float]) -> bool:
@@ -72,8 +81,10 @@ def _is_number(value: Any) -> bool:
 
 
 def style(i: int) -> dict[str, Any]:
-    """Colour, mark and dashes of the i-th series."""
-    return {"color": COLOURS[ORDER[i % len(ORDER)]], "marker": MARKS[i % len(MARKS)], "linestyle": DASHES[i // len(ORDER) % 3]}
+    """Colour, mark and dashes of the i-th series: 49 pairs of colour and mark, since with each turn the marks shift by one."""
+    turn = i // len(ORDER)
+    return {"color": COLOURS[ORDER[i % len(ORDER)]], "marker": MARKS[(i + turn) % len(MARKS)],
+            "linestyle": DASHES[turn % len(DASHES)]}
 
 
 # ---------------------------------------------------------------------- lines
@@ -95,7 +106,7 @@ def plot_lines(rows: Sequence[Row], path: str, labels: Labels) -> list[str]:
     """
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
     shown, notes = names[:MOST_SERIES], _left_out(names)
-    with canvas(path, heading(labels.title, 90), width=7.2, height=4.2) as (axes,):
+    with canvas(path, labels.head(HEAD_COLUMNS), width=7.2, height=max(4.2, 1.2 + 0.17 * _legend_lines(shown))) as (axes,):
         axes.set(xlabel=labels.x, ylabel=labels.y)
         if not any(row["mean"] is not None for row in rows):
             missing(axes, "nothing to draw")
@@ -103,16 +114,26 @@ def plot_lines(rows: Sequence[Row], path: str, labels: Labels) -> list[str]:
         places = _x_axis(axes, in_order(row["x"] for row in rows))
         for i, name in enumerate(shown):
             mine = {row["x"]: row for row in rows if str(row["series"]) == name}
-            _line(axes, [(places[x], mine[x]) for x in places if x in mine], name, style(i))
+            _line(axes, [(places[x], mine[x]) for x in places if x in mine], name, style(i),
+                  len(shown) <= MOST_BANDS)
         _y_axis(axes, [row for row in rows if str(row["series"]) in shown])
-        _legend(axes, any(row["mean"] is None for row in rows), notes)
+        _legend(axes, any(row["mean"] is None for row in rows), [labels.series, *notes])
     return notes
+
+
+def head_left(figure: Any) -> None:
+    """Move the head to the left edge, since the legend stands on the right."""
+    figure.suptitle(figure.get_suptitle(), x=0.01, ha="left", fontsize=9, color=INK)
 
 
 def _left_out(names: list[str]) -> list[str]:
     if len(names) <= MOST_SERIES:
         return []
     return [f"{len(names)} series are too many to tell apart: the first {MOST_SERIES} are drawn"]
+
+
+def _legend_lines(names: list[str]) -> int:
+    return sum(heading(name, LEGEND_COLUMNS).count("\n") + 1 for name in names)
 
 
 def _x_axis(axes: Any, values: list[Any]) -> dict[Any, float]:
@@ -131,10 +152,11 @@ def _x_axis(axes: Any, values: list[Any]) -> dict[Any, float]:
     return {v: float(v) for v in values}
 
 
-def _line(axes: Any, points: list[tuple[float, Row]], name: str, drawn: dict[str, Any]) -> None:
+def _line(axes: Any, points: list[tuple[float, Row]], name: str, drawn: dict[str, Any], band: bool) -> None:
     x = [place for place, _ in points]
     mean, low, high = ([math.nan if row.get(k) is None else row[k] for _, row in points] for k in ("mean", "low", "high"))
-    axes.fill_between(x, low, high, color=drawn["color"], alpha=0.18, linewidth=0)
+    if band:
+        axes.fill_between(x, low, high, color=drawn["color"], alpha=0.18, linewidth=0)
     ends = np.array([[m - a, b - m] for m, a, b in zip(mean, low, high, strict=True)]).T.reshape(2, len(x))
     axes.errorbar(x, mean, np.abs(ends), **drawn, label=name, markersize=4.5, linewidth=1.5, elinewidth=0.9, capsize=2)
     failed = [place for place, row in points if row["mean"] is None]
@@ -154,15 +176,16 @@ def _y_axis(axes: Any, rows: list[Row]) -> None:
     axes.set_axisbelow(True)
 
 
-def _legend(axes: Any, gaps: bool, notes: list[str]) -> None:
+def _legend(axes: Any, gaps: bool, title: list[str]) -> None:
     from matplotlib.lines import Line2D
 
+    head_left(axes.figure)
     handles, names = axes.get_legend_handles_labels()
     if gaps:
         handles, names = [*handles, Line2D([], [], color=GREY, marker="x", linestyle="", markeredgewidth=2)], [*names, FAILED]
-    title = textwrap.fill(notes[0], 26) if notes else None
-    axes.figure.legend(handles, [heading(name, 34) for name in names], loc="outside right upper", frameon=False, fontsize=8,
-                       title=title, title_fontsize=7)
+    axes.figure.legend(handles, [heading(name, LEGEND_COLUMNS) for name in names], loc="outside right upper", frameon=False,
+                       fontsize=8, handlelength=3.5, alignment="left", title_fontsize=8,
+                       title="\n".join(heading(line, LEGEND_COLUMNS) for line in title if line) or None)
 
 
 # ---------------------------------------------------------------------- heat map
@@ -186,7 +209,7 @@ def plot_heat(rows: Sequence[Row], path: str, labels: Labels) -> list[str]:
     x, y = in_order(row["x"] for row in rows), in_order(row["y"] for row in rows)
     many = len(x) * len(y) > MOST_CELLS_WITH_NUMBERS
     width, height = min(16.0, 2.6 + 0.85 * max(3, len(x))), min(12.0, 1.5 + 0.5 * max(3, len(y)))
-    with canvas(path, heading(labels.title, int(12 * width)), width=width, height=height) as (axes,):
+    with canvas(path, labels.head(int(11 * width)), width=width, height=height) as (axes,):
         axes.set(xlabel=labels.x, ylabel=labels.y)
         known = [row["mean"] for row in rows if row["mean"] is not None]
         if not rows:

@@ -26,6 +26,10 @@ from sim.steady import fixed_cut_us, mser5, parse_warmup
 from workloads.request import IntArray
 
 Measures = dict[str, float | int | None]
+LATENCIES = ("queue", "ttft", "tpot", "e2e")
+PERCENTS = (50, 90, 95, 99)
+STATISTICS = ("mean", *(f"p{percent}" for percent in PERCENTS))
+"""Of each latency."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def measures(run: Run, stays: Stays, warmup_rule: str = "none") -> Measures:
     dict
         ``warmup_s, warmup_requests, window_s, measured_requests, whole_run``;
         ``concurrency_mean, _p50, _p99, _peak`` in sequences; ``waiting_mean, _p99, _peak`` in requests;
-        ``queue, ttft, tpot, e2e`` each ``_mean_s, _p50_s, _p90_s, _p99_s``;
+        ``queue, ttft, tpot, e2e`` each ``_mean_s, _p50_s, _p90_s, _p95_s, _p99_s``;
         ``requests_per_s, output_tokens_per_s, total_tokens_per_s``; ``preemptions, completed, unfinished, rejected, truncated``;
         the seven parts as shares, ``useful_of_allocated``, ``kv_usage_mean`` (slots in block tables or reservations over the
         pool: cached blocks count as free, as in vLLM's gauge); ``hit_rate, evicted_blocks`` (None without prefix caching);
@@ -104,7 +108,8 @@ def measures(run: Run, stays: Stays, warmup_rule: str = "none") -> Measures:
         "measured_requests": int(measured.sum()),
         "whole_run": int(window.whole),
         **_levels(run, stays, window),
-        **{f"{name}_{which}_s": value for name, values in latency(run, measured).items() for which, value in values.items()},
+        **{f"{name}_{which}_s": value for name, values in latency(run, measured, PERCENTS).items()
+           for which, value in values.items()},
         **throughput_of(run, ended, window.end_us - window.start_us),
         **_whole_run(run),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -162,8 +163,11 @@ def sharing(run: Run) -> JsonObject | None:
     }
 
 
-def latency(run: Run, among: NDArray[np.bool_] | None = None) -> JsonObject:
-    """Queue, time to first token, time per further output token and end to end, in seconds; ``among`` these requests only."""
+def latency(run: Run, among: NDArray[np.bool_] | None = None, percents: Sequence[int] = (50, 90, 99)) -> JsonObject:
+    """Queue, time to first token, time per further output token and end to end, in seconds; ``among`` these requests only.
+
+    Mean and percentiles of each (linear between neighbours, as numpy's), None where no request has one.
+    """
     log, arrival = run.log, run.arrival_us
     among = np.ones(len(arrival), bool) if among is None else among
     done = among & (log.finished_us != NEVER)
@@ -175,7 +179,7 @@ def latency(run: Run, among: NDArray[np.bool_] | None = None) -> JsonObject:
         "tpot": further,
         "e2e": (log.finished_us - arrival)[done],
     }
-    return {name: _spread(values / 1e6) for name, values in columns.items()}
+    return {name: _spread(values / 1e6, percents) for name, values in columns.items()}
 
 
 def throughput(run: Run) -> JsonObject:
@@ -205,8 +209,8 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
 
 
-def _spread(values: NDArray[np.float64]) -> JsonObject:
+def _spread(values: NDArray[np.float64], percents: Sequence[int]) -> JsonObject:
+    names = [f"p{percent}" for percent in percents]
     if not len(values):
-        return dict.fromkeys(("mean", "p50", "p90", "p99"))
-    p50, p90, p99 = np.percentile(values, (50, 90, 99)).tolist()
-    return {"mean": float(values.mean()), "p50": p50, "p90": p90, "p99": p99}
+        return dict.fromkeys(("mean", *names))
+    return {"mean": float(values.mean()), **dict(zip(names, np.percentile(values, percents).tolist(), strict=True))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -33,8 +34,12 @@ def launch(command, folder):
 
 
 def finish(process, limit_s=300):
-    """Wait for its end; status, standard output and standard error."""
-    out, err = process.communicate(timeout=limit_s)
+    """Wait for its end; status, standard output and standard error. What does not end is killed with its group."""
+    try:
+        out, err = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     return process.returncode, out, err
 
 

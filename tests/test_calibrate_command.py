@@ -87,7 +87,8 @@ def test_where_everything_is_equal_the_error_is_zero(served, capsys):
         assert error["seen_mean"] > 0 or name == "waiting"
     assert over["compared"] >= 6 and max(over["seen"]["hit_percent"]) > 10 and over["offset_s"] == -0.7
     assert over["seen"]["running"] == over["predicted"]["running"] and not over["searched"]
-    assert over["time_s"][0] == 0.7 and over["left_out"] + over["compared"] == made["lines"]
+    assert over["time_s"][0] == 0.7 and over["before_first_arrival"] == 0
+    assert over["after_simulated_end"] + over["compared"] == made["lines"] and over["still_busy"] == 0
 
 
 def test_the_clocks_find_each_other(served, capsys):
@@ -105,25 +106,53 @@ def test_a_queue_is_seen_too(tmp_path, capsys):
     assert all(error["mean_absolute_error"] == 0 for error in made["errors"].values())
 
 
-def test_lines_at_which_only_the_server_still_works_are_errors_too(tmp_path, capsys):
-    """The server has 6 places, the replay 64: it ends long before."""
+def test_lines_after_the_simulated_end_are_counted_and_not_compared(tmp_path, capsys):
+    """The server has 6 places, the replay 64: it ends long before. One rule for all gauges."""
     config = server()
     few = Served(tmp_path, requests(60, 3, 30.0), scheduler=type(config.scheduler)(6, 8192))
     made = calibrated(capsys, few.log, *few.options("--offset", -0.7, "--max-num-seqs", 64))
     over = made["over_time"]
-    late = [i for i, (seen, predicted) in enumerate(zip(over["seen"]["running"], over["predicted"]["running"], strict=True))
-            if seen and not predicted]
-    assert len(late) > 3
-    assert any(note.startswith("warning: the server still works in ") for note in made["notes"])
+    end_s = int(serve(few.trace, server(scheduler=type(config.scheduler)(64, 8192)))[0].log.finished_us.max()) / 1e6
+    times = [0.7 + 2 * i for i in range(made["lines"])]
+    assert over["time_s"] == pytest.approx([time for time in times if time <= end_s], abs=1e-6)
+    assert over["after_simulated_end"] == sum(time > end_s for time in times)
+    last_s = int(few.run.log.finished_us.max()) / 1e6
+    busy = sum(end_s < time < last_s for time in times)
+    assert over["still_busy"] == busy > 3
+    assert f"warning: the server was still busy: {busy} lines after the simulated end, not compared: the prediction is too " \
+        "fast, or the trace is not all that was served" in made["notes"]
 
 
-def test_a_log_that_does_not_belong_to_the_trace_is_doubted(tmp_path, capsys):
+def test_what_is_compared_by_hand():
+    """One request of 13 + 4 tokens, a second a step: its tokens come at 1, 2, 3 and 4 s, when it ends. A server that goes on, and
+    finds half of all tokens, is compared at 0 to 4 s and at no later line, in no gauge."""
+    samples = [Sample(i, float(i), 0, 3.0, 1.0, 1, 0, 40.0, 50.0) for i in range(-1, 8)]
+    made = replay(samples, trace_of([(13, 4)]), config_of(11, 4, 32, step_time=ConstantStepTime(1_000_000)), "paged-prefix",
+                  ReplayOptions(offset_s=1.0))
+    assert made.time_s.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert {name: len(values) for name, values in made.predicted.items()} == dict.fromkeys(made.seen, 5)
+    assert {name: len(values) for name, values in made.seen.items()} == dict.fromkeys(made.predicted, 5)
+    assert made.predicted["generation_tokens_per_s"].tolist() == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert made.errors()["hit_percent"]["mean_absolute_error"] == 50.0
+    assert (made.before, made.after, made.early, made.late) == (1, 3, 1, 3)
+
+
+def test_a_log_that_begins_with_requests_already_running_is_doubted(tmp_path, capsys):
     one = Served(tmp_path, requests(60, 3, 30.0))
     lines = one.log.read_text().splitlines(keepends=True)
     busy = next(i for i, line in enumerate(lines) if "Running: " in line and "Running: 0 reqs" not in line)
     (tmp_path / "middle.log").write_text("".join(lines[:2] + lines[busy:]))
+    running, waiting = (int(re.search(f"{name}: ([0-9]+) reqs", lines[busy])[1]) for name in ("Running", "Waiting"))
     notes = calibrated(capsys, tmp_path / "middle.log", *one.options("--offset", 3.0))["notes"]
-    assert any("the log begins in the middle, or the trace does not belong to it" in note for note in notes)
+    assert [note for note in notes if "warning: the log begins with requests" in note] == [
+        f"warning: the log begins with requests already running: its first line shows {running} running and {waiting} waiting "
+        "where 0 of the trace have arrived; --offset S says where the trace begins"]
+    belongs = calibrated(capsys, one.log, *one.options("--offset", -0.7))["notes"]
+    assert not any("begins with requests" in note for note in belongs)
+    idle = lines[busy].replace(f"Running: {running} reqs, Waiting: {waiting} reqs", "Running: 0 reqs, Waiting: 0 reqs")
+    (tmp_path / "middle.log").write_text("".join([*lines[:2], idle.replace("T08:01:39", "T08:01:37"), *lines[busy:]]))
+    notes = calibrated(capsys, tmp_path / "middle.log", *one.options("--offset", 6.0))["notes"]
+    assert any("of the lines before the first arrival: the log begins in the middle, or the trace does" in note for note in notes)
 
 
 def test_a_trace_that_does_not_fit_is_said(served, capsys):
@@ -230,12 +259,30 @@ def test_what_follows_from_a_page_alone(tmp_path, capsys):
 
 
 def test_a_page_may_be_fitted_to(tmp_path, capsys):
-    served, out = Served(tmp_path, requests(25, 6, 8.0)), tmp_path / "fitted.toml"
-    made = calibrated(capsys, served.page, *served.options()[:4], "--max-model-len", 4096, "--fit", "--out", out)
-    errors = made["fit"]["errors"]
-    assert errors["after"]["tpot"] < 0.01 < errors["before"]["tpot"] and errors["after"]["ttft"] < 0.03
-    assert "cannot be told apart" in made["fit"]["numbers"]["overhead_us"]["remark"]
+    """Two means give two numbers back, where the third is what it is said to be."""
+    served, out = Served(tmp_path, requests(25, 6, 1e6)), tmp_path / "fitted.toml"          # all at once: nothing jumps
+    served.clock.write_text(step_time_text({**TRUTH, "bandwidth_efficiency": 0.8, "flops_efficiency": 0.5}, HERE, []))
+    made = calibrated(capsys, served.page, *served.options("--max-model-len", 4096), "--fit", "--out", out)
+    numbers, errors = made["fit"]["numbers"], made["fit"]["errors"]
+    assert {name: number["fitted"] for name, number in numbers.items()} == pytest.approx(TRUTH, rel=0.002)
+    assert errors["after"]["tpot"] < 0.001 < errors["before"]["tpot"] and errors["after"]["ttft"] < 0.001
+    assert numbers["overhead_us"]["fitted"] == 3500 and "cannot tell three numbers" in numbers["overhead_us"]["remark"]
+    assert [number["standard_error"] for number in numbers.values()] == [None] * 3
+    for name in ("bandwidth_efficiency", "flops_efficiency"):
+        assert "no more measurements than numbers" in numbers[name]["remark"]
+    assert "if the fixed time of a step, us, is 3500" in numbers["bandwidth_efficiency"]["remark"]
+    assert ("a metrics page has no more than the means of TTFT and TPOT (here TTFT and TPOT), which cannot tell three numbers: "
+            "the overhead of a step is not fitted and stays at 3,500 us; --step-time FILE.toml sets another") in made["notes"]
     assert read_step_time(str(out)).fitted["measured"] == [str(served.page)]
+
+
+def test_a_page_never_fits_the_overhead(tmp_path, capsys):
+    served = Served(tmp_path, requests(25, 6, 8.0))
+    served.page.write_text(re.sub("vllm:time_to_first.*\n", "", served.page.read_text()))
+    made = calibrated(capsys, served.page, *served.options()[:4], "--max-model-len", 4096, "--fit")
+    numbers = made["fit"]["numbers"]
+    assert numbers["overhead_us"]["fitted"] == 1000 and numbers["flops_efficiency"]["fitted"] == 0.5
+    assert made["fit"]["errors"]["after"]["tpot"] < 0.001 and any("(here TPOT)" in note for note in made["notes"])
 
 
 def test_other_traffic_is_noticed(served, tmp_path, capsys):
@@ -278,7 +325,9 @@ def test_a_log_without_a_pool_or_without_lines(tmp_path, served, capsys):
     path.write_text("\n".join(served.lines) + "\n")
     assert "does not say how large the pool is" in refused(capsys, path, "--trace", served.traffic)
     path.write_text(start_up())
-    assert "no periodic line is in it" in refused(capsys, path, *served.options())
+    assert "nothing to compare a replay with: no periodic line is in it" in refused(capsys, path, *served.options())
+    notes = calibrated(capsys, path)["notes"]
+    assert any(note.startswith("warning: no periodic line is in it: vllm serve prints one every 10 s") for note in notes)
 
 
 def test_without_a_model_the_pool_alone_is_replayed(tmp_path, served, capsys):

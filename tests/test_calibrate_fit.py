@@ -22,7 +22,10 @@ from experiments.calibration.cases import (
     worst_of,
 )
 from experiments.calibration.descent import BOUNDS, jacobian
-from experiments.calibration.fit import EFFICIENCIES, Steadied, fit
+from experiments.calibration.fit import fit
+from experiments.calibration.known import uncertain
+from experiments.calibration.residuals import Steadied
+from experiments.step_time_file import EFFICIENCIES
 
 DEFAULT = {"bandwidth_efficiency": 0.8, "flops_efficiency": 0.5, "overhead_us": 1000.0}
 POINTS = [(1024, 128, 1), (1024, 128, 16), (3000, 200, 4), (128, 256, 32)]
@@ -99,7 +102,8 @@ def test_without_ttft_and_with_one_length_only_the_bandwidth_is_fitted(tmp_path,
     assert numbers["flops_efficiency"]["fitted"] == 0.5 and numbers["overhead_us"]["fitted"] == 1000.0
     assert "nothing that was measured depends on it" in numbers["flops_efficiency"]["remark"]
     assert "cannot be told apart" in numbers["overhead_us"]["remark"]
-    assert numbers["flops_efficiency"]["standard_error"] is None is numbers["bandwidth_efficiency"]["standard_error"]
+    assert numbers["flops_efficiency"]["standard_error"] is None is numbers["overhead_us"]["standard_error"]
+    assert 0 < numbers["bandwidth_efficiency"]["standard_error"] < 0.05
     assert numbers["bandwidth_efficiency"]["remark"] == "if the fixed time of a step, us, is 1000"
 
 
@@ -151,9 +155,105 @@ def test_two_that_do_the_same_cannot_both_be_known():
 
 
 def test_a_bound_is_said():
-    made = fit(linear({**TRUTH, "bandwidth_efficiency": 50.0}, (1, 0, 0), (0, 1, 0), (0, 0, 1)), DEFAULT)
+    """The other two keep errors of their own, those of the problem with the first at its edge."""
+    made = fit(linear({**TRUTH, "bandwidth_efficiency": 50.0}, (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 0.1)), DEFAULT)
     assert made.numbers["bandwidth_efficiency"] == BOUNDS["bandwidth_efficiency"][1]
-    assert "at the bound" in made.remarks["bandwidth_efficiency"]
+    assert "at the largest value that is tried, 4" in made.remarks["bandwidth_efficiency"]
+    assert made.edges == {"bandwidth_efficiency": "largest"} and made.errors["bandwidth_efficiency"] is None
+    assert made.errors["flops_efficiency"] > 0.37 and "hardly known" in made.remarks["flops_efficiency"]     # a poor fit
+
+
+def test_what_rests_on_a_number_at_its_edge_says_so():
+    """The third measurement makes the share of the peak follow that of the bandwidth; the overhead has one of its own."""
+    made = fit(linear({**TRUTH, "bandwidth_efficiency": 8.0}, (1, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1)), DEFAULT)
+    assert made.edges == {"bandwidth_efficiency": "largest"} and made.errors["flops_efficiency"] > 0
+    assert math.isclose(made.numbers["flops_efficiency"], 0.37 * 8 / 4, rel_tol=1e-3)
+    assert "if the share of the bandwidth is 4" in made.remarks["flops_efficiency"]
+    assert "if the share" not in made.remarks.get("overhead_us", "")
+
+
+def test_the_smallest_value_is_an_edge_too():
+    made = fit(linear({**TRUTH, "flops_efficiency": 1e-5}, (1, 0, 0), (0, 1, 0), (0, 0, 1)), DEFAULT)
+    assert made.edges == {"flops_efficiency": "smallest"} and made.numbers["flops_efficiency"] == 0.002
+
+
+def test_an_edge_is_named_in_a_warning(tmp_path, capsys):
+    """A first token after 1 us: no share of the peak is large enough."""
+    path = tmp_path / "far.csv"
+    path.write_text("prompt_tokens,output_tokens,ttft_ms,tpot_ms\n3000,50,0.001,10\n2000,50,0.001,10\n500,50,0.001,10\n")
+    made = calibrated(capsys, path)
+    warned, = (note for note in made["notes"] if "edge of its search range" in note)
+    assert "the share of the peak FLOP/s (flops_efficiency) at 4, the largest value that is tried" in warned
+    assert made["fit"]["numbers"]["flops_efficiency"]["edge"] == "largest"
+    assert made["fit"]["numbers"]["flops_efficiency"]["standard_error"] is None
+
+
+# ---------------------------------------------------------------------- how far off, where something was given up
+def off(residuals, *by):
+    """The same with errors of measurement."""
+    return lambda numbers: residuals(numbers) + np.array(by)
+
+
+def test_the_error_of_one_number_by_hand():
+    """Four measurements of one number, off by 1, -1, 2, -2 %: their mean is right; variance 0.001 / 3, of the mean a fourth."""
+    steadied = Steadied(off(linear(TRUTH, *[(1, 0, 0)] * 4), 0.01, -0.01, 0.02, -0.02))
+    wanted = 0.62 * math.sqrt(0.001 / 3 / 4)
+    assert math.isclose(uncertain(steadied, TRUTH, ["bandwidth_efficiency"])["bandwidth_efficiency"], wanted, rel_tol=1e-9)
+
+
+def test_numbers_tried_with_another_held_number_do_not_count():
+    """Trade bandwidth for overhead and the cost stays; with the overhead held, nothing far away is as good."""
+    steadied = Steadied(off(linear(TRUTH, *[(1, 0, 1)] * 4), 0.01, -0.01, 0.02, -0.02))
+    steadied({**TRUTH, "bandwidth_efficiency": 1.24, "overhead_us": 1750.0})
+    free = ["bandwidth_efficiency"]
+    assert math.isclose(uncertain(steadied, TRUTH, free)["bandwidth_efficiency"], 0.62)
+    held = uncertain(steadied, TRUTH, free, ["overhead_us"])["bandwidth_efficiency"]
+    assert math.isclose(held, 0.62 * math.sqrt(0.001 / 3 / 4), rel_tol=1e-9)
+
+
+def test_whoever_does_not_follow_what_was_given_up_is_not_said_to():
+    """FLOPs and overhead do the same; the bandwidth has measurements of its own."""
+    truth = {**TRUTH, "overhead_us": 1000.0}
+    made = fit(off(linear(truth, *[(0, 1, 1)] * 3, *[(1, 0, 0)] * 3), 0.1, -0.1, 0, 0.05, -0.05, 0), DEFAULT)
+    assert made.numbers["overhead_us"] == 1000 and made.errors["overhead_us"] is None
+    assert made.remarks["flops_efficiency"] == "if the fixed time of a step, us, is 1000" and made.errors["flops_efficiency"] > 0
+    assert "bandwidth_efficiency" not in made.remarks and made.errors["bandwidth_efficiency"] > 0
+
+
+def test_as_many_measurements_as_numbers_leave_no_error_and_say_so():
+    made = fit(linear(TRUTH, (1, 0, 0.3), (0, 1, 0.3)), DEFAULT)
+    assert set(made.errors.values()) == {None}
+    assert all("no more measurements than numbers" in made.remarks[name] for name in ("bandwidth_efficiency", "flops_efficiency"))
+
+
+def test_errors_of_the_reduced_problem_hold_the_truth():
+    """Noise of 4 %, three numbers of which two cannot be told apart, and the default of the one that is given up is right. The
+    others are within three errors each time. These are at least those of the formula, 0.04 / sqrt(8), whose own scatter is a
+    fifth, and at most what doubles the cost of 16 measurements: sqrt(14) of them, by a noise of that sample."""
+    truth, rng = {**TRUTH, "overhead_us": 1000.0}, np.random.default_rng(11)
+    ratios = []
+    for _ in range(30):
+        noise = 0.04 * rng.standard_normal(16)
+        made = fit(off(linear(truth, *[(1, 0, 0)] * 8, *[(0, 1, 1)] * 8), *noise), DEFAULT)
+        assert made.numbers["overhead_us"] == 1000 and made.errors["overhead_us"] is None
+        for name in ("bandwidth_efficiency", "flops_efficiency"):
+            assert abs(made.numbers[name] - truth[name]) < 3 * made.errors[name]
+            ratios.append(made.errors[name] / made.numbers[name] / (0.04 / math.sqrt(8)))
+    assert min(ratios) > 0.5 and max(ratios) < 2 * math.sqrt(14)
+
+
+def test_a_server_of_which_only_one_number_is_known_is_within_its_error(tmp_path, capsys):
+    """Decode alone, at one length, with 3 % of noise, on a server whose overhead is the default."""
+    truth = {**TRUTH, "overhead_us": 1000.0}
+    header, row = table([(500, 60, 1)], server(numbers=truth)).splitlines()
+    p, o, _, tpot, _ = row.split(",")
+    noise = 0.03 * np.random.default_rng(3).standard_normal(8)
+    path = tmp_path / "decode.csv"
+    path.write_text("\n".join([f"{header.split(',')[0]},output_tokens,tpot_ms",
+                               *(f"{p},{o},{float(tpot) * math.exp(by)!r}" for by in noise)]) + "\n")
+    number = calibrated(capsys, path)["fit"]["numbers"]["bandwidth_efficiency"]
+    assert number["remark"] == "if the fixed time of a step, us, is 1000"
+    assert abs(number["fitted"] - 0.62) < 3 * number["standard_error"] and 0.003 < number["standard_error"] < 0.03
 
 
 def test_what_only_has_an_upper_or_lower_bound():

@@ -14,6 +14,7 @@ from small import LONG
 from test_fuzz_readers import damaged
 
 from experiments.calibration import described
+from experiments.calibration.log_doubts import doubts
 from experiments.calibration.measured import open_measured, read_all
 from experiments.calibration.server_log import ServerLog
 from workloads.request import InputError, Trace
@@ -114,13 +115,78 @@ def test_times_are_those_of_all_lines_and_go_over_new_year(tmp_path):
     east = log_of(tmp_path, kubernetes.replace("394Z", "394+02:00"), kubernetes)
     assert east.samples[1].time_s - east.samples[0].time_s == 7200 and not east.notes
     swapped = log_of(tmp_path, later, kubernetes)
-    assert [sample.line for sample in swapped.samples] == [2, 1] and "sorted" in swapped.notes[0]
+    assert [sample.line for sample in swapped.samples] == [2, 1]
+    doubt, = doubts(swapped)
+    assert doubt.startswith("warning: the time goes back at 1 of the lines, first at line 2: two logs in one file, or a clock")
+    assert list(doubts(log_of(tmp_path, kubernetes, later))) == []
 
 
 def test_torn_lines_are_passed_over_and_counted(tmp_path):
     line = REAL["0.20, vllm#43295"][0]
     log = log_of(tmp_path, line, line.replace("Running: 18 reqs", "Running: 18 $INFO"), line.replace("1055.3", "nan"))
-    assert len(log.samples) == 1 and log.notes == ("2 periodic lines lack a field or are torn, and are passed over",)
+    assert len(log.samples) == 1 and log.notes == (
+        "warning: 2 periodic lines lack a field or are torn: they are passed over",)
+
+
+@pytest.mark.parametrize("torn", ["%, Prefix cache hit rate", "Prefix cache hit rate", "0.0%", " reqs, Waiting", "Running: 18",
+                                  "Avg generation", "prompt throughput"])
+def test_a_log_that_ends_within_a_periodic_line(tmp_path, torn):
+    """Cut before each of these: a line without its hit rate, or any other field, is no sample, and is named."""
+    line = REAL["0.20, vllm#43295"][0]
+    log = read(tmp_path, line + "\n" + line[:line.rindex(torn)]).log
+    assert len(log.samples) == 1 and log.samples[0].hit_percent == 0.0
+    assert log.notes == ("warning: the file ends in the middle of line 2, a periodic one: it is passed over",)
+    whole = read(tmp_path, line + "\n" + line).log
+    assert len(whole.samples) == 2 and whole.notes == ()
+
+
+def test_the_first_engine_ends_its_lines_without_a_hit_rate(tmp_path):
+    line = v0("05-25 06:50:29 [metrics.py:486]", "0.0", "15.5", 1, 0, "0.0", "0.1%.")[0]
+    alone = "INFO 05-25 06:50:29 [metrics.py:502] Prefix cache hit rate: GPU: 12.50%, CPU: 90.00%"
+    log = read(tmp_path, f"{line}\n{alone}\n{line}").log
+    assert [sample.hit_percent for sample in log.samples] == [12.5, None] and log.notes == ()
+    assert list(doubts(log)) == ["warning: 1 of the 2 periodic lines have no prefix cache hit rate: it is not compared"]
+
+
+# ---------------------------------------------------------------------- doubtful logs
+def later(seconds, pid="3646", before=""):
+    return before + REAL["0.20, vllm#43295"][0].replace("10:13:11", f"10:{13 + seconds // 60}:{seconds % 60:02}").replace(
+        "pid=3646", f"pid={pid}")
+
+
+def test_a_clock_that_goes_back_is_said(tmp_path):
+    """Twice: at lines 3 and 5. Lines of two engines may come in any order."""
+    log = log_of(tmp_path, *(later(seconds) for seconds in (20, 30, 10, 40, 35)))
+    doubt, = doubts(log)
+    assert doubt.startswith("warning: the time goes back at 2 of the lines, first at line 3: two logs in one file, or a clock")
+    two = log_of(tmp_path, later(20), later(19).replace("Engine 000", "Engine 001"), later(30))
+    assert list(doubts(two)) == ["warning: lines of 2 engines are mixed (0, 1): --engine N takes one"]
+    assert list(doubts(two.of_engine(0))) == []
+    second = (later(seconds).replace("Engine 000", "Engine 001") for seconds in (50, 45))
+    assert "goes back at 1 of the lines, first at line 3" in next(doubts(log_of(tmp_path, later(20), *second)))
+
+
+@pytest.mark.parametrize(("first", "second", "names"), [
+    (later(10), later(15, "77"), "'pid=3646', 'pid=77'"),
+    (later(10, before="vllm-1  | "), later(15, before="vllm-2  | "), "'vllm-1 pid=3646', 'vllm-2 pid=3646'"),
+    (later(10, before="[pod/a/vllm] "), later(15, before="[pod/b/vllm] "), "'pod/a/vllm pid=3646', 'pod/b/vllm pid=3646'")])
+def test_lines_of_two_servers_are_said(tmp_path, first, second, names):
+    doubt, = doubts(log_of(tmp_path, first, second, first.replace("10:13:10", "10:13:20")))
+    assert doubt == (f"warning: the periodic lines come from 2 servers ({names}): several in one log, or one that was started "
+                     "again; a comparison wants the lines of one")
+
+
+def test_a_start_up_in_the_middle_is_said(tmp_path):
+    size = "GPU KV cache size: 48,000 tokens"
+    assert list(doubts(log_of(tmp_path, size, later(10), later(20)))) == []
+    doubt, = doubts(log_of(tmp_path, size, later(10), later(20), size, later(30)))
+    assert doubt.startswith("warning: line 4 is of a start-up and comes after periodic lines: several servers in one log")
+
+
+def test_a_log_without_periodic_lines_says_what_to_turn_on(tmp_path):
+    doubt, = doubts(log_of(tmp_path, "GPU KV cache size: 48,000 tokens"))
+    assert doubt.startswith("warning: no periodic line is in it")
+    assert "--disable-log-stats" in doubt and "VLLM_LOGGING_LEVEL" in doubt
 
 
 # ---------------------------------------------------------------------- start-up lines
@@ -267,6 +333,17 @@ def test_bad_pages(tmp_path, line, said):
     assert said in refused(tmp_path, line + "\n")
 
 
+@pytest.mark.parametrize("rest", ['vllm:num_requests_waiting{engine="0"} 1', "vllm:num_requests_wai", "# HELP vllm:num_req"])
+def test_a_page_that_is_cut_off(tmp_path, rest):
+    """17 may have been 175: what has no line end is passed over and named."""
+    page = read(tmp_path, f'vllm:num_requests_running{{engine="0"}} 3\n{rest}').page
+    assert page.together().values == {"running": 3}
+    assert page.notes == (f"warning: the page is cut off in line 2, which has no end: {rest!r}; it is passed over, and what may "
+                          "have followed is missing",)
+    assert read(tmp_path, 'vllm:num_requests_running{engine="0"} 3\n').page.notes == ()
+    assert page.of_engine(0).notes == page.notes
+
+
 # ---------------------------------------------------------------------- tables
 def test_a_table(tmp_path):
     other, = read(tmp_path, "prompt_tokens,output_tokens,ttft_ms,tpot_s\n100,20,50,0.0095\n").cases
@@ -290,6 +367,16 @@ def test_a_table(tmp_path):
     ("prompt_tokens,ttft_ms\n1,2\n", "column 'output_tokens': missing"),
     ("prompt_tokens,output_tokens,ttft_ms,ttft_s\n1,2,3,4\n", "ttft_ms stands there too: one of them"),
     ("prompt_tokens,output_tokens,ttft_ms,gpu\n1,2,3,4\n", "column 'gpu': unknown"),
+    ("prompt_tokens,output_tokens,ttft\n1,2,3\n", "/measured:1: a table of measurements has other columns: found "
+     "'prompt_tokens', 'output_tokens', 'ttft'; wanted 'prompt_tokens', 'output_tokens', 'ttft_s', 'ttft_ms', 'tpot_s', "
+     "'tpot_ms', 'concurrency'; perhaps 'ttft' as 'ttft_ms' or 'ttft_s'"),
+    ("prompt_tokens,output_tokens,TTFT (ms)\n1,2,3\n", "; perhaps 'TTFT (ms)' as 'ttft_ms'"),
+    ("prompt_tokens,output_tokens,mean_ttft\n1,2,3\n", "; perhaps 'mean_ttft' as 'ttft_ms' or 'ttft_s'"),
+    ("input_len,output_len,Mean TTFT (ms),Mean TPOT (ms),p99_ttft_ms\n1,2,3,4,5\n", "; perhaps 'input_len' as 'prompt_tokens', "
+     "'output_len' as 'output_tokens', 'Mean TTFT (ms)' as 'ttft_ms', 'Mean TPOT (ms)' as 'tpot_ms'"),
+    ("prompt_tokens,output_tokens,ttft_ms,max_concurrency\n1,2,3,4\n", "; perhaps 'max_concurrency' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,ttft\n1,2,3,4\n", "column 'ttft': unknown; the columns of a table"),
+    ("prompt_tokens,output_tokens,ttft_ms,p99_ttft_ms\n1,2,3,4\n", "column 'p99_ttft_ms': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,0\n", "'0' is not a whole number from 1 to 4096"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,9999\n", "'9999' is not a whole number from 1 to 4096")])
 def test_bad_tables(tmp_path, text, said):
@@ -358,6 +445,31 @@ def test_several_results_in_one_file(tmp_path):
     assert len(read(tmp_path, json.dumps(DETAIL) + "\n" + json.dumps(DETAIL) + "\n").cases) == 2
 
 
+SUMMARY = {"completed": 4, "total_input_tokens": 402, "total_output_tokens": 40, "mean_ttft_ms": 50.0}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_of_results(tmp_path, indent):
+    """On one line or on many; each is called by its number."""
+    one, two = read(tmp_path, json.dumps([DETAIL, SUMMARY], indent=indent)).cases
+    assert len(one.trace) == 3 and two.trace.prompt_tokens.tolist() == [100] * 4
+    assert ", result 1: 3 requests, all at once" in one.label and ", result 2: 4 requests" in two.label
+    message = refused(tmp_path, json.dumps([SUMMARY, DETAIL | {"ttfts": [0.5, -1, 1]}], indent=indent))
+    assert f":{1 if indent is None else 8}: result 2: entry 1: column 'ttfts': -1 is negative" in message
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    (json.dumps(SUMMARY, indent=1)[:-10], "/measured:5: malformed JSON"),
+    (json.dumps(SUMMARY | {"date": "2026"}, indent=1)[:-4], "/measured:6: malformed JSON"),
+    ('{\n "date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),             # no key yet that says what it is
+    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),
+    (json.dumps([SUMMARY, SUMMARY], indent=1)[:-20], "/measured:12: malformed JSON"),
+    (json.dumps([SUMMARY, 3]), "/measured:1: not a JSON object: 3"), ("[]", "/measured:1: not a JSON object: []"),
+    (json.dumps(SUMMARY) + "\n" + json.dumps(SUMMARY)[:-9], "/measured:2: malformed JSON")])
+def test_where_cut_off_json_breaks(tmp_path, text, said):
+    assert said in refused(tmp_path, text)
+
+
 @pytest.mark.parametrize(("change", "said"), [
     ({"ttfts": [0.5, 0.25]}, "column 'ttfts': 2 entries, but 3 of input_lens"),
     ({"itls": [[0.1], [], "x"]}, "entry 2: column 'itls'"),
@@ -399,6 +511,7 @@ def served_files():
         "log": start_up() + "\n".join(log_lines(journal, 3000, 100_000, end, 500_000)) + "\n",
         "page": metrics(run, ttft, tpot), "detailed": json.dumps(benchmark(trace, config, rate=20.0)),
         "summary": json.dumps(benchmark(trace, config, detailed=False)),
+        "list": json.dumps([benchmark(trace, config, rate=20.0), benchmark(trace, config, detailed=False)], indent=1),
         "table": "prompt_tokens,output_tokens,ttft_ms,tpot_ms,concurrency\n" + "100,20,30.5,9.25,4\n" * 5}
 
 
@@ -422,6 +535,7 @@ def test_fuzz(tmp_path, name):
             done += 1
             if found.log is not None:
                 described.words_of_log(found.log, [])
+                said += doubts(found.log)
             if found.page is not None:
                 described.words_of_page(found.page, [])
         except InputError as error:

@@ -16,16 +16,18 @@ ROOT = Path(__file__).resolve().parents[1]
 SWEEP = (ROOT / "docs" / "sweep.md").read_text(encoding="utf-8")
 MEASURING = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
 TABLES = re.findall(r"^```toml\n(.*?)^```", SWEEP, re.MULTILINE | re.DOTALL)
-SCENARIOS = {re.match(r"# (\S+\.toml)", text)[1]: text for text in TABLES}
-WEEK = "ts,tokens_in,tokens_out,user\n" + "".join(f"{1000 + 700 * i},{374 + i},44,u{i % 7}\n" for i in range(40))
+FILES = {re.match(r"# (\S+\.toml)", text)[1]: text for text in TABLES}
+SCENARIOS = {name: text for name, text in FILES.items() if f"$ pagedsim sweep {name}" in SWEEP}
+SYNTH, = re.findall(r"^\$ (pagedsim trace synth .*)$", SWEEP, re.MULTILINE)
+PYTHON, = re.findall(r"^```python\n(.*?)^```", SWEEP, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenarios_run(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("last_week.csv").write_text(WEEK)
-    Path(name).write_text(re.sub(r"seeds = 5", "seeds = 2\nlimit = 40", SCENARIOS[name]))
-    assert f"$ pagedsim sweep {name}" in SWEEP or name == "ranges.toml"
+    for file, text in FILES.items():
+        Path(file).write_text(re.sub(r"seeds = 5", "seeds = 2\nlimit = 40", text))
+    assert run(capsys, *shlex.split(SYNTH)[1:]).status == 0
     said = run(capsys, "sweep", name, "--jobs", "1")
     assert said.status == 0 and said.out.startswith("baseline: ")
     rows = read_store(f"{name.removesuffix('.toml')}.results")
@@ -35,6 +37,23 @@ def test_scenarios_run(name, tmp_path, monkeypatch, capsys):
             "results.sqlite", "results.csv", "results.json", "answers.txt", "heat.png", "lines-ttft.png"}
     if name == "ranges.toml":
         assert {row["speed"] for row in rows} == {0.5, 1.0, 1.5, 2.0} and {row["max-num-seqs"] for row in rows} == {16, 64, 256}
+
+
+def test_every_file_of_the_page_is_used():
+    assert set(FILES) - set(SCENARIOS) == {"traffic.toml"} == {word for word in shlex.split(SYNTH) if word.endswith(".toml")}
+
+
+def test_the_example_in_python_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    monkeypatch.chdir(tmp_path)
+    Path("what-if.toml").write_text(re.sub(r"seeds = 5", "seeds = 2\nlimit = 40", SCENARIOS["what-if.toml"]))
+    assert run(capsys, "sweep", "what-if.toml", "--jobs", "1", "--no-figures").status == 0
+    exec(PYTHON, {})
+    printed = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()[1:-1]]
+    rows = read_store("what-if.results")
+    each = [[row["ttft_p99_s"] for row in rows if (row["rate"], row["kv-cache-dtype"]) == setting]
+            for setting in ((1, "auto"), (1, "fp8"), (2, "auto"), (2, "fp8"))]
+    assert printed == pytest.approx([sum(seeds) / 2 for seeds in each], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["what-if.toml", pytest.param("capacity.toml", marks=pytest.mark.skipif(

@@ -30,6 +30,22 @@ def test_a_folder_of_sessions_keeps_their_ids_apart(tmp_path):
     assert len(read_rows(tmp_path, "kv-cache-tester")) == 3
 
 
+@pytest.mark.parametrize(("name", "text", "held"), [
+    ("results.json", json.dumps({"points": []}), "results.json, which is no kv-cache-tester session"),
+    ("week.csv", "prompt_tokens,output_tokens\n1,1\n", "week.csv besides a.json"),
+    ("day.jsonl.gz", "", "day.jsonl.gz besides a.json"),
+])
+def test_a_folder_that_holds_other_files_too_is_not_guessed_at(name, text, held, tmp_path):
+    (tmp_path / "a.json").write_text(session("first", (0, 128, [1, 2])))
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_rows(tmp_path)
+    assert str(caught.value) == (f"{tmp_path}: is a directory, and holds {held}: name one file, or say "
+                                 "--format kv-cache-tester to read its sessions")
+    if not name.endswith(".json"):
+        assert len(read_rows(tmp_path, "kv-cache-tester")) == 1
+
+
 def test_sessions_begin_at_a_rate(tmp_path):
     for n in range(300):
         (tmp_path / f"{n:03}.json").write_text(session(n, (0, 64, [1]), (1.5, 128, [1, 2])))

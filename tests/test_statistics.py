@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.rounding import change, plain, rounded
+from experiments.rounding import alike, change, plain, rounded
 from experiments.statistics import Estimate, estimate, paired, t_quantile, t_within
 
 # Abramowitz and Stegun, table 26.10, and any textbook: two-sided 95 % and 99 %, one-sided 95 %.
@@ -122,9 +122,10 @@ def shown(mean, half):
     (38.2417, 0.3712, "38.2 ± 0.4"), (38.2417, 3.712, "38 ± 4"), (38.2417, 0.96, "38 ± 1"),
     (38.2417, 0.0961, "38.2 ± 0.1"),
     (1234.6, 24.8, "1,235 ± 25"), (12345678, 2e5, "1.23e+07 ± 200,000"),
-    (0.5, 0.0137, "0.500 ± 0.014"), (0.000123, 0.0000012, "0.000123 ± 1.2e-06"), (38.2417, 0.1449, "38.24 ± 0.14"),
+    (0.5, 0.0137, "0.500 ± 0.014"), (0.000123, 0.0000012, "0.000123 ± 0.000001"), (38.2417, 0.1449, "38.2 ± 0.1"),
     (-0.004, 0.3, "0.0 ± 0.3"), (-2.25, 0.3, "-2.2 ± 0.3"), (61, 0.0, "61 ± 0"), (1e-9, 0.3, "0.0 ± 0.3"),
-    (0.0, 0.25, "0.0 ± 0.2"), (99.96, 0.4, "100.0 ± 0.4"),
+    (0.0, 0.25, "0.0 ± 0.2"), (99.96, 0.4, "100 ± 0.4"),
+    (0.068234, 0.000004, "0.0682 ± 0.000004"), (38.2417, 0.0012, "38.2 ± 0.001"),
 ])
 def test_as_many_digits_as_the_interval_bears(mean, half, text):
     assert shown(mean, half) == text
@@ -139,12 +140,30 @@ def test_without_an_interval():
 
 def test_a_change_in_words():
     before, after = [37, 38, 39.5], [60.2, 61, 62.2]
-    assert change("concurrency", estimate(before), estimate(after), paired(before, after)) == "concurrency 38 -> 61 (+23.0 ± 0.6)"
-    assert change("queue p99", estimate([0.4]), estimate([7.9]), paired([0.4], [7.9]), "s") == "queue p99 0.4 s -> 7.9 s (+7.5)"
+    assert change("concurrency", estimate(before), estimate(after), paired(before, after)) == \
+        "concurrency 38.2 -> 61.1 (+23.0 ± 0.6)"
+    assert change("queue p99", estimate([0.4]), estimate([7.9]), paired([0.4], [7.9]), "s") == \
+        "queue p99 0.40 s -> 7.90 s (+7.50)"
     assert change("x", estimate([3, 5]), estimate([3, 5]), paired([3, 5], [3, 5])) == "x 4 -> 4 (0 ± 0)"
     assert change("x", estimate([3]), estimate([1]), paired([3], [1])) == "x 3 -> 1 (-2)"
-    assert change("x", estimate(after), estimate(before), paired(after, before)) == "x 61 -> 38 (-23.0 ± 0.6)"
+    assert change("x", estimate(after), estimate(before), paired(after, before)) == "x 61.1 -> 38.2 (-23.0 ± 0.6)"
     assert "(uncertain: " in change("x", estimate([1, 2, 3]), estimate([2, 1, 4]), paired([1, 2, 3], [2, 1, 4]))
+
+
+@pytest.mark.parametrize(("before", "after", "text"), [
+    (0.068234, 0.0904, "0.0682 -> 0.0904"), (9.28, 0.102, "9.28 -> 0.10"), (27.31, 61.849, "27.3 -> 61.8"),
+    (0.1402, 32.04, "0.140 -> 32.0"), (7.9, 0.068234, "7.90 -> 0.0682"), (0, 412, "0 -> 412"), (0, 7.943, "0.00 -> 7.94"),
+    (1234.6, 998.2, "1,235 -> 998"), (9.996, 0.5, "10.0 -> 0.500"), (38, 61, "38 -> 61"), (2e9, 3.0, "2e+09 -> 3"),
+    (0.0001234, 0.0005, "0.000123 -> 0.000500"),
+])
+def test_both_ends_have_the_same_decimals_unless_the_smaller_one_would_be_lost(before, after, text):
+    assert " -> ".join(alike(before, after)) == text
+
+
+def test_ends_have_three_digits_however_sure_they_are():
+    before, after = [0.068234, 0.068234, 0.068235], [0.0904, 0.0912, 0.0896]
+    assert change("TPOT", estimate(before), estimate(after), paired(before, after), "s") == \
+        "TPOT 0.0682 s -> 0.0904 s (+0.022 ± 0.002)"
 
 
 def test_a_change_with_a_measure_that_is_missing():

@@ -158,7 +158,7 @@ def test_who_never_came_is_unfinished_and_not_measured():
 
 NAMES = ["warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
          "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
-         *[f"{t}_{k}_s" for t in TIMES for k in ("mean", "p50", "p90", "p99")],
+         *[f"{t}_{k}_s" for t in TIMES for k in ("mean", "p50", "p90", "p95", "p99")],
          "requests_per_s", "output_tokens_per_s", "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected",
          "truncated", "token_states", "reserved", "internal", "cached", "external", "remainder", "idle", "useful_of_allocated",
          "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps"]

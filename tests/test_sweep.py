@@ -2,20 +2,16 @@
 
 import csv
 import json
-import os
 import shlex
-import signal
 import sqlite3
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_run import lengths, mooncake, run, shared_trace, timed
-from sweep_run import direct, files, finish, kept, read_store, start, sweep
+from sweep_run import direct, files, finish, read_store, start, sweep
 
-from experiments.whatif.local import run_local
 from experiments.whatif.simulate import METRICS
 
 WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
@@ -79,6 +75,54 @@ def test_every_metric_has_a_column(tmp_path, capsys):
     assert set(METRICS) <= set(rows[0]) and all(rows[0][name] is not None for name in METRICS if name != "evicted_blocks")
 
 
+def test_the_95th_percentile_is_a_column_and_a_promise(tmp_path, capsys):
+    """p95 of every latency as numpy has it of the requests; compare's own JSON keeps its keys."""
+    text = WHOLE + f"model = 'Llama-3.1-8B'\ngpu = 'L4'\ntrace = '{trace_of(tmp_path)}'\n"
+    text += "[search]\nlargest = 'rate'\nkeep = 'ttft p95 <= 1 s'\n"
+    said, rows = sweep(capsys, tmp_path, text)
+    command = shlex.split(rows[0]["command"])[1:]
+    assert run(capsys, *command, "--requests", "r.csv", "-q").status == 0
+    with open("r.csv", newline="") as file:
+        first = [float(line["ttft_s"]) for line in csv.DictReader(file)]
+    assert rows[0]["ttft_p95_s"] == pytest.approx(np.percentile(first, 95), abs=1e-6)      # the CSV has microseconds
+    assert rows[0]["ttft_p90_s"] < rows[0]["ttft_p95_s"] < rows[0]["ttft_p99_s"]
+    assert set(json.loads(rows[0]["result"])["scenarios"][0]["latency_s"]["ttft"]) == {"mean", "p50", "p90", "p99"}
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    at = {row["rate"]: row["ttft_p95_s"] for row in rows}
+    assert at[found["answer"]["settings"]["rate"]] <= 1 < at[found["beyond"]["settings"]["rate"]]
+    assert "that keeps ttft p95 <= 1 s" in said.out and "keeps it: ttft p95 " in said.out
+
+
+@pytest.mark.parametrize(("own", "what", "value"), [
+    ("", "rate", 2.0),                                 # of the built-in workload, whose arrivals are drawn at it
+    ("trace = 'timed.csv'\n", "rate", 60 / 29.5),     # 60 requests from 0 to 29.5 s
+    ("trace = 'timed.csv'\n", "speed", 1.0),
+    ("", "max-num-seqs", 256),
+])
+def test_rows_of_the_grid_say_what_they_ran_at(own, what, value, tmp_path, capsys):
+    """Whatever the search chooses: no empty cell, and the row of the grid is told from those of the search."""
+    trace_of(tmp_path).rename(tmp_path / "timed.csv")
+    promise = f"[search]\nlargest = '{what}'\nkeep = 'e2e mean <= 2 s'\nresolution = 0.5\nto = 300\n"
+    _, rows = sweep(capsys, tmp_path, WHOLE + own + "limit = 60\n[sweep]\nblock-size = [16, 32]\n" + promise)
+    grid, rest = ([row for row in rows if row["part"] == part] for part in ("grid", "search"))
+    assert [row[what] for row in grid] == [value, value] and len(grid) + len(rest) == len(rows) > 3
+    tried = {one["settings"][what] for found in json.loads(Path("out/results.json").read_text())["searches"]
+             for one in found["tried"]}
+    assert {row[what] for row in rest} == tried
+    said = run(capsys, "sweep", "s.toml", "--out", "out", "--jobs", "1", "--no-figures", "--resume")
+    assert said.status == 0 and "0 run now" in said.out and read_store("out") == rows
+
+
+def test_the_smallest_pool_and_the_fewest_gpus_say_what_the_grid_ran_at(tmp_path, capsys):
+    text = f"trace = '{trace_of(tmp_path)}'\nmodel = 'Llama-3.1-8B'\ngpu = 'L4'\nmax-model-len = 1024\nlimit = 9\n[search]\n"
+    _, rows = sweep(capsys, tmp_path, text + "smallest = 'pool'\nkeep = 'e2e mean <= 9 s'\nresolution = 0.5\n")
+    assert rows[0]["part"] == "grid" and rows[0]["num-gpu-blocks-override"] == rows[0]["num_blocks"] > 1024
+    (tmp_path / "out").rename(tmp_path / "pool")
+    _, rows = sweep(capsys, tmp_path, text + "fewest = 'gpus'\nkeep = 'e2e mean <= 99 s'\n")
+    assert [(row["part"], row["tensor-parallel-size"], row["data-parallel-size"]) for row in rows] == [
+        ("grid", 1, 1), ("search", 1, 1)]
+
+
 # ---------------------------------------------------------------------- common random numbers
 def test_the_same_seed_draws_the_same_at_every_rate(tmp_path, capsys):
     from experiments.load import load_trace
@@ -139,32 +183,7 @@ def test_pandas_reads_the_store(tmp_path, capsys):
     assert table["rate"].tolist() == [1, 2] and table["ttft_p99_s"].tolist() == [row["ttft_p99_s"] for row in rows]
 
 
-# ---------------------------------------------------------------------- processes
-def _square_or_die(shared, number):
-    if number == shared:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
-    return number * number
-
-
-def test_a_worker_process_that_dies_loses_its_point_only():
-    told = []
-    ended = dict(run_local(_square_or_die, 7, list(range(12)), 2, told.append, lambda task, why: why))
-    assert ended == {**{n: n * n for n in range(12)}, 7: "its worker process died (killed, or out of memory)"}
-    assert len(told) == 2 and "go on one at a time" in told[0]
-
-
-def test_interrupted_is_said_with_what_is_kept(tmp_path):
-    (tmp_path / "s.toml").write_text(WHOLE + "limit = 400\n[sweep]\nrate = {from = 1, to = 60, step = 1}\n")
-    process = start(tmp_path / "s.toml", tmp_path / "out", "--jobs", "1")
-    while len(kept(tmp_path / "out")) < 2 and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    status, out, err = finish(process)
-    assert (status, out) == (130, "") and "points are kept in" in err and "--resume goes on" in err and "Traceback" not in err
-    assert 2 <= len(kept(tmp_path / "out")) < 60
-
-
+# ---------------------------------------------------------------------- the command
 def test_a_dry_run_says_what_would_be_run(tmp_path, capsys):
     (tmp_path / "s.toml").write_text("seeds = 2\n[sweep]\nrate = [1, 2]\nprefix-caching = [true, false]\n")
     said = run(capsys, "sweep", "s.toml", "--dry-run")

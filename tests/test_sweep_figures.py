@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from test_figures import MAGIC, TITLES, drawn  # noqa: F401
 
@@ -169,15 +170,39 @@ def test_values_far_from_0_do_not_begin_there(tmp_path, drawn):  # noqa: F811
 
 def test_too_many_series(tmp_path, drawn):  # noqa: F811
     rows = [band(x, f"series {i:02d}", float(i)) for i in range(MOST_SERIES + 3) for x in (1, 2)]
-    assert plot_lines(rows, png(tmp_path), LABELS) == ["13 series are too many to tell apart: the first 10 are drawn"]
+    assert plot_lines(rows, png(tmp_path), LABELS) == ["33 series are too many to tell apart: the first 30 are drawn"]
     legend = drawn[0].legends[0]
-    assert len(legend.get_texts()) == MOST_SERIES and "13 series" in legend.get_title().get_text()
+    assert len(legend.get_texts()) == MOST_SERIES and "33 series" in legend.get_title().get_text()
     assert plot_lines(rows[:2 * MOST_SERIES], png(tmp_path), LABELS) == []
 
 
 def test_styles_differ():
-    made = [tuple(style(i).values()) for i in range(MOST_SERIES)]
-    assert len(set(made)) == MOST_SERIES and {s[0] for s in made} <= set(COLOURS)
+    """By colour and mark alone, since dashes do not show where a line is short."""
+    made = [(style(i)["color"], style(i)["marker"]) for i in range(MOST_SERIES)]
+    assert MOST_SERIES >= 30 and len(set(made)) == MOST_SERIES and {colour for colour, _ in made} <= set(COLOURS)
+
+
+def test_a_legend_of_thirty_is_whole_and_covers_nothing(tmp_path, drawn):  # noqa: F811
+    rows = [band(x, f"fp8, {i}, 0.9", float(i)) for i in range(30) for x in (1, 2)]
+    labels = Labels("a title", "x", "y", held="at " + "a word " * 30, series=
+                    "kv-cache-dtype, max-num-seqs, gpu-memory-utilization")
+    plot_lines(rows, png(tmp_path), labels)
+    figure = drawn[0]
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    legend, axes, head = (one.get_window_extent(renderer) for one in (figure.legends[0], figure.axes[0], figure._suptitle))
+    assert legend.x0 >= axes.x1 and legend.x0 >= head.x1 and head.y0 >= axes.y1
+    assert figure.bbox.y0 <= legend.y0 and legend.y1 <= figure.bbox.y1 and legend.x1 <= figure.bbox.x1 + 1
+    assert figure.legends[0].get_title().get_text().replace("\n", " ") == labels.series
+    plot_lines(rows[:20], png(tmp_path), labels)
+    areas = [sum(isinstance(one, PolyCollection) for one in figure.axes[0].collections) for figure in drawn]
+    assert areas == [0, 10]                            # of thirty series bars alone
+
+
+def test_what_is_held_stands_below_the_title(tmp_path, drawn):  # noqa: F811
+    held = Labels("a title", "x", "y", "value", held="at rate 2 (also run: 4), paged-prefix")
+    for plot in PLOTS.values():
+        plot(png(tmp_path), held)
+    assert [figure._suptitle.get_text().replace("\n", " ") for figure in drawn] == ["a title " + held.held] * 3
 
 
 # ---------------------------------------------------------------------- heat map
@@ -251,6 +276,30 @@ def test_the_frontier_is_drawn(tmp_path, drawn):  # noqa: F811
     plot_pareto(POINTS, png(tmp_path), LABELS, larger_is_better=False)
     steps = next(line for line in drawn[1].axes[0].lines if line.get_label() == "frontier")
     assert steps.get_xydata().tolist() == [[5, 10]]
+
+
+def test_each_traffic_has_its_own_panel_and_frontier(tmp_path, drawn):  # noqa: F811
+    """At rate 4 all points lie above those at rate 1: in one picture rate 1 would have no frontier."""
+    rows = [{"x": x, "mean": mean, "series": s, "panel": panel, "label": ""} for s, panel, x, mean in (
+        ("paged", "rate 1", 10, 5.0), ("paged", "rate 1", 20, 6.0), ("buddy", "rate 1", 20, 4.0),
+        ("paged", "rate 4", 10, 15.0), ("buddy", "rate 4", 20, 14.0), ("buddy", "rate 4", 30, 16.0))]
+    assert plot_pareto(rows, png(tmp_path), LABELS) == []
+    one, four = drawn[0].axes
+    steps = [next(line for line in axes.lines if line.get_label() == "frontier").get_xydata().tolist() for axes in (one, four)]
+    assert steps == [[[10, 5], [20, 6]], [[10, 15], [30, 16]]]
+    assert [axes.get_title() for axes in (one, four)] == ["rate 1", "rate 4"]
+    colours = [{c.get_label(): c.lines[0].get_color() for c in axes.containers} for axes in (one, four)]
+    assert colours[0] == colours[1] and len(set(colours[0].values())) == 2
+    assert [t.get_text() for t in drawn[0].legends[0].get_texts()] == ["frontier", "paged", "buddy"]
+
+
+def test_too_many_panels(tmp_path, drawn):  # noqa: F811
+    rows = [{"x": x, "mean": float(x), "panel": f"rate {r}"} for r in range(1, 21) for x in (1, 2)]
+    note = "9 of 20 panels are drawn, from the first to the last"
+    assert plot_pareto(rows, png(tmp_path), LABELS) == [note] and drawn[0]._suptitle.get_text().endswith(note)
+    assert [axes.get_title() for axes in drawn[0].axes] == [f"rate {r}" for r in (1, 3, 6, 8, 11, 13, 15, 18, 20)]
+    plot_pareto(rows[:8], png(tmp_path), LABELS)                        # four: the last two places stay empty
+    assert [axes.get_visible() for axes in drawn[1].axes] == [True] * 4 + [False] * 2
 
 
 def test_labels_do_not_cover_each_other(tmp_path, drawn):  # noqa: F811

@@ -183,20 +183,6 @@ def test_a_failed_point_is_recorded_and_the_others_go_on(tmp_path, monkeypatch, 
     assert again.status == 1 and "1 run now, 2 kept" in again.out
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path):
-    """A limit on the size of files is a disk that is full, as far as the program can see."""
-    path = scenario(tmp_path, lengths(tmp_path, [(40, 30), (60, 20)]))
-    shell = f"ulimit -f 60; exec \"$0\" -m experiments.cli sweep {path} --out {tmp_path}/out --no-figures -q --jobs 1"
-    ended = subprocess.run(["bash", "-c", shell, sys.executable], capture_output=True, text=True, cwd=tmp_path, timeout=120,
-                           env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert ended.returncode == 2 and ended.stderr.count("\n") == 1
-    assert "results.sqlite: cannot write: " in ended.stderr and "--resume goes on" in ended.stderr
-    before = len(kept(tmp_path / "out"))
-    assert before > 0
-    status, _, err = finish(start(path, tmp_path / "out", "--resume", "--jobs", "1"))
-    assert (status, err) == (0, "") and len(kept(tmp_path / "out")) == 200
-
-
 def test_with_a_search_too_a_changed_input_is_refused_and_what_was_tried_serves_another_promise(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = "pool = POOL\nmax-model-len = 2048\nlimit = 40\n[search]\nlargest = 'rate'\nkeep = 'ttft p99 <= LIMIT s'\nfrom = 1\n"

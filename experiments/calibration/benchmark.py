@@ -1,5 +1,5 @@
-"""Results of vLLM's ``bench serve --save-result``, with and without ``--save-detailed``: one object, or one a line where
-``--append-result`` made several.
+"""Results of vLLM's ``bench serve --save-result``, with and without ``--save-detailed``: one object, one a line where
+``--append-result`` made several, or a list of them.
 
     detailed   input_lens, output_lens, ttfts, itls of each request: mean and median TTFT and TPOT, and means of groups of
                requests: TTFT of those with prompts of like length, TPOT of those sent at about one time
@@ -33,7 +33,7 @@ from experiments.calibration.cases import (
 from experiments.calibration.client import Client, client_of, number_of
 from workloads.messages import Place, bad_value, complaint, missing_column, show
 from workloads.readers.common import Head
-from workloads.readers.json_document import document
+from workloads.readers.json_document import array_items, document
 from workloads.readers.json_lines import json_rows
 from workloads.readers.source import Source
 from workloads.readers.values import length_of
@@ -71,9 +71,18 @@ def read_benchmarks(source: Source, head: Head, lengths: Trace | None, seed: int
     InputError
         On one line.
     """
-    objects: Iterator[tuple[Place, dict[str, Any]]] = json_rows(source) if head.record is not None else \
-        iter([(Place(source.path, source.first.line), document(source))])
-    return [_case(place, found, lengths, seed) for place, found in objects]
+    return [_case(place, found, lengths, seed) for place, found in results(source, head)]
+
+
+def results(source: Source, head: Head) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Every object of the file, and where it stands; InputError names the line where the JSON breaks."""
+    if source.first.data.lstrip().startswith(b"["):
+        for number, (place, found) in enumerate(array_items(source), start=1):
+            yield place._replace(within=f"result {number}"), found
+    elif head.record is not None:
+        yield from json_rows(source)
+    else:
+        yield Place(source.path, source.first.line), document(source)
 
 
 # ---------------------------------------------------------------------- one object
@@ -196,7 +205,8 @@ def _times(place: Place, lists: Mapping[str, list[Any]], client: Client, n: int,
 
 
 def _read(place: Place, name: str, column: list[Any], read: Callable[[Place, str, Any], float]) -> list[float]:
-    return [read(place._replace(within=f"entry {i}"), name, one) for i, one in enumerate(column)]
+    within = f"{place.within}: entry" if place.within else "entry"
+    return [read(place._replace(within=f"{within} {i}"), name, one) for i, one in enumerate(column)]
 
 
 def _length(place: Place, name: str, value: Any) -> int:

@@ -29,7 +29,7 @@ class Client:
     def label(self, path: str, place: Place, requests: int) -> str:
         pace = "all at once" if math.isinf(self.rate_per_s) else f"{self.rate_per_s:g}/s"
         limit = "" if self.most_in_flight is None else f", {self.most_in_flight} at once at most"
-        where = f":{place.line}" if place.line > 1 else ""
+        where = (f":{place.line}" if place.line > 1 else "") + (f", {place.within}" if place.within else "")
         return f"{path}{where}: {requests:,} requests, {pace}{limit}"
 
     def times_us(self, n: int, rng: np.random.Generator) -> IntArray:

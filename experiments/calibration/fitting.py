@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
-from experiments.calibration.fit import Simulated, fit
+from experiments.calibration.fit import fit
+from experiments.calibration.known import SAID
+from experiments.calibration.residuals import Simulated
 from experiments.setup import Setup
 from experiments.step_time_file import EFFICIENCIES, POOR, Provenance, step_time_text, with_numbers
 from experiments.version import VERSION
@@ -32,8 +34,9 @@ class Points:
     after: Floats
 
 
-def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool) -> tuple[JsonObject, list[Points]]:
-    """Fit, and say how far off every case is before and after.
+def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool, held: Mapping[str, str] | None = None,
+            ) -> tuple[JsonObject, list[Points]]:
+    """Fit, and say how far off every case is before and after; ``held`` numbers keep what they are, for the reason given.
 
     Raises
     ------
@@ -48,12 +51,12 @@ def run_fit(setup: Setup, cases: Sequence[Case], allocator: str, quiet: bool) ->
         raise InputError("nothing is measured that could be fitted to: neither a TTFT nor a TPOT")
     default = {name: float(getattr(clock, name)) for name in EFFICIENCIES}
     before = [simulate_case(case, setup.sim, clock, allocator) for case in cases]
-    made = fit(Simulated(cases, setup.sim, clock, allocator, _tell(quiet)), default, weights_of(cases))
+    made = fit(Simulated(cases, setup.sim, clock, allocator, _tell(quiet)), default, weights_of(cases), held)
     if not quiet and sys.stderr is not None and sys.stderr.isatty():
         print(file=sys.stderr)
     after = [simulate_case(case, setup.sim, with_numbers(clock, made.numbers), allocator) for case in cases]
     numbers = {name: {"default": default[name], "fitted": made.numbers[name], "standard_error": made.errors[name],
-                      "remark": made.remarks.get(name)} for name in EFFICIENCIES}
+                      "edge": made.edges.get(name), "remark": made.remarks.get(name)} for name in EFFICIENCIES}
     document = {"numbers": numbers, "simulations": made.simulations,
                 "errors": {"before": _errors(cases, before), "after": _errors(cases, after)},
                 "cases": _cases(cases, before, after)}
@@ -108,18 +111,23 @@ def file_of(document: JsonObject, setup: Setup, measured: Sequence[str], ranks: 
         "measured": list(measured), "pagedsim": VERSION}
     fitted |= {f"{metric}_error": errors[metric] for metric in ("ttft", "tpot") if errors[metric] is not None}
     comments = ["efficiencies of a roofline, fitted by pagedsim calibrate; use: --step-time THIS_FILE",
-                *filter(None, [poor_fit(document)]),
+                *fit_warnings(document),
                 *(f"{name}: {number['remark']}" for name, number in document["numbers"].items() if number["remark"])]
     provenance: Provenance = fitted
     return step_time_text(numbers, provenance, comments)
 
 
-def poor_fit(document: JsonObject) -> str | None:
-    """One line where the fitted numbers still do not describe what was measured; None where they do."""
+def fit_warnings(document: JsonObject) -> Iterator[str]:
+    """One line each: a number that ends at the edge of what is searched; numbers that do not describe what was measured."""
+    edges = [f"{SAID[name].removesuffix(',')} ({name}) at {number['fitted']:g}, the {number['edge']} value that is tried"
+             for name, number in document["numbers"].items() if number["edge"] is not None]
+    if edges:
+        yield f"warning: the fit ends at the edge of its search range: {'; '.join(edges)}"
     errors = document["errors"]["after"]
     poor = [f"{metric.upper()} {100 * errors[metric]:.0f} %" for metric in ("ttft", "tpot") if (errors[metric] or 0) > POOR]
-    return f"warning: after the fit the mean error is {' and '.join(poor)}: this roofline does not describe what was measured" \
-        if poor else None
+    if poor:
+        yield (f"warning: after the fit the mean error is {' and '.join(poor)}: this roofline does not describe what was "
+               "measured")
 
 
 def fit_notes(cases: Sequence[Case]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from experiments.calibration import benchmark, metrics_page, server_log, table
 from experiments.calibration.cases import Case
+from experiments.calibration.column_names import looks_like_table
 from experiments.calibration.metrics_page import MetricsPage
 from experiments.calibration.server_log import ServerLog
 from workloads.messages import complaint, show_names
@@ -55,7 +56,7 @@ def open_measured(path: str) -> Measured:
     try:
         if text.lstrip().startswith(("{", "[")):
             return _json(source, text)
-        if set(header_names(source)) & set(table.TIMES):
+        if looks_like_table(header_names(source)) and not server_log.looks_like_log(text):
             return Measured(TABLE, source)
     except InputError:                                 # colours, or no text at all: a log, or nothing we know
         if not server_log.looks_like_log(text):
@@ -71,6 +72,9 @@ def _json(source: Source, text: str) -> Measured:
         return Measured(LOG, source)
     if head.fault is not None and not head.keys:
         raise head.fault
+    if head.record is None:                            # it may be cut off before the keys that would say what it is
+        for _ in benchmark.results(source, head):
+            pass
     raise complaint(source.path, source.first.line, f"{NOT_ONE}; the keys are {show_names(sorted(head.keys))}")
 
 

@@ -37,6 +37,8 @@ INFO = "cache_config_info"
 SHARES = ("usage",)                                    # a mean over engines, not a sum
 LOOKED_FOR = "vllm:num_requests_running, vllm:kv_cache_usage_perc, vllm:prompt_tokens_total and the like"
 LONGEST_LINE = 1 << 16
+CUT_OFF = ("warning: the page is cut off in line {:,}, which has no end: {}; it is passed over, and what may have followed is "
+           "missing")
 _LINE = re.compile(r"vllm[:_]([a-z0-9_]+)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*")
 _LABEL = re.compile(r'\s*([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"\s*,?')
 _BEGINS = re.compile(r"(?m)^(?:# (?:HELP|TYPE) )?vllm[:_][a-z]")
@@ -66,17 +68,18 @@ class Engine:
 
 @dataclass(frozen=True)
 class MetricsPage:
-    """A page: engines by their label ("0" where there is none), and the models that are served."""
+    """A page: engines by their label ("0" where there is none), the models that are served, and what is doubtful about it."""
 
     path: str
     engines: dict[str, Engine]
     models: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def of_engine(self, engine: int) -> MetricsPage:
         """The page of one engine alone; InputError if it is not there."""
         if str(engine) not in self.engines:
             raise InputError(f"{self.path}: no engine {engine}; those of {', '.join(self.engines)} are there")
-        return MetricsPage(self.path, {str(engine): self.engines[str(engine)]}, self.models)
+        return MetricsPage(self.path, {str(engine): self.engines[str(engine)]}, self.models, self.notes)
 
     def together(self) -> Engine:
         """All engines as one: sums, and the mean of shares; the pool is that of the first."""
@@ -96,6 +99,8 @@ def looks_like_metrics(text: str) -> bool:
 def read_metrics(source: Source) -> MetricsPage:
     """The page, in the Prometheus text format; lines of others are passed over.
 
+    A last line without its end may lack digits, so it is passed over too, with a note.
+
     Raises
     ------
     InputError
@@ -104,7 +109,8 @@ def read_metrics(source: Source) -> MetricsPage:
     found: dict[str, dict[str, float]] = {}
     pool: dict[str, dict[str, str]] = {}
     models: dict[str, None] = {}
-    for name, labels, value in _metrics(source):
+    notes: list[str] = []
+    for name, labels, value in _metrics(source, notes):
         engine = labels.get("engine", "0")
         if "model_name" in labels:
             models[labels["model_name"]] = None
@@ -116,7 +122,7 @@ def read_metrics(source: Source) -> MetricsPage:
     engines = {engine: _engine(numbers, pool.get(engine, pool.get("0", {}))) for engine, numbers in found.items()}
     if not any(engine.values or engine.totals for engine in engines.values()):
         raise complaint(source.path, source.first.line, f"no metric of a vLLM server is in it; looked for {LOOKED_FOR}")
-    return MetricsPage(source.path, dict(sorted(engines.items())), tuple(models))
+    return MetricsPage(source.path, dict(sorted(engines.items())), tuple(models), tuple(notes))
 
 
 def _engine(numbers: Mapping[str, float], pool: Mapping[str, str]) -> Engine:
@@ -135,9 +141,12 @@ WANTED = {name for names in NAMES.values() for name in names} | {
     f"{name}_{part}" for names in HISTOGRAMS.values() for name in names for part in ("sum", "count")} | {INFO}
 
 
-def _metrics(source: Source) -> Iterator[tuple[str, dict[str, str], float]]:
+def _metrics(source: Source, notes: list[str]) -> Iterator[tuple[str, dict[str, str], float]]:
     for block in source.blocks():
-        for line, text in enumerate(decode(source.path, block).split("\n"), start=block.line):
+        *lines, rest = decode(source.path, block).split("\n")
+        if rest.strip():
+            notes.append(CUT_OFF.format(block.line + len(lines), show(rest[:200])))
+        for line, text in enumerate(lines, start=block.line):
             if not text.startswith(("vllm:", "vllm_")):
                 continue
             match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None

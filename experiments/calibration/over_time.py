@@ -4,7 +4,8 @@
     simulation        |== first arrival = 0               where on the log's clock: given, or the best of one interval
 
 A throughput is that of the interval before a line; the hit rate is that of the last 1,000 requests; the rest is what the engine
-said after its last step before the line. All are compared as they are printed, to 0.1.
+said after its last step before the line. All are compared as they are printed, to 0.1, and all at the same lines: those from the
+first arrival to the simulated end, both included. Before and after there is nothing to compare with: such lines are counted.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ class Replayed:
         Whether the offset was looked for.
     interval_s : float
         Between two lines.
-    left_out : int
-        Lines before the first arrival, and idle ones after the end.
+    before, after : int
+        Lines before the first arrival and after the simulated end, which are not compared.
     early, late : int
-        Lines with work before the first arrival (left out), and after the simulated end (compared with an idle server).
+        Those among them in which the server worked before, and in which it still had requests after.
     run : Run
     """
 
@@ -59,7 +60,8 @@ class Replayed:
     offset_s: float
     searched: bool
     interval_s: float
-    left_out: int
+    before: int
+    after: int
     early: int
     late: int
     run: Run
@@ -87,6 +89,11 @@ class _Log:
         """Which lines say that there was work."""
         return np.any([self.seen[name] > 0 for name in
                        ("running", "waiting", "generation_tokens_per_s", "prompt_tokens_per_s")], axis=0)
+
+    @property
+    def holding(self) -> NDArray[np.bool_]:
+        """Which lines say that requests are in the server."""
+        return (self.seen["running"] > 0) | (self.seen["waiting"] > 0)
 
     @property
     def first_busy(self) -> int | None:
@@ -131,17 +138,17 @@ def replay(samples: Sequence[Sample], trace: Trace, sim: SimConfig, allocator: s
     run, table[order] = simulate_gauges(trace, sim, allocator, instants[order], options.warm)
     at, before = table.reshape(2, len(offsets), len(samples), -1)
     blocks = sim.num_blocks - 1
-    ends_s = float(max(run.log.finished_us.max(), 0)) / 1e6 + log.interval_s
+    end_s = float(max(run.log.finished_us.max(), 0)) / 1e6
     found = []
     for offset, now, then in zip(offsets.tolist(), at, before, strict=True):
         time_s, predicted = log.time_s - offset, _predicted(now, then, log.interval_s, blocks, options.whole_prompts)
-        late = (time_s > ends_s) & log.busy            # the server still works, and the simulation has ended: an error like any
-        rows = np.flatnonzero((time_s >= 0) & ((time_s <= ends_s) | late))
-        if len(rows):
+        rows = (time_s >= 0) & (time_s <= end_s)
+        if rows.any():
+            outside = {"before": time_s < 0, "after": time_s > end_s, "early": log.busy & (time_s < 0),
+                       "late": log.holding & (time_s > end_s)}
             made = Replayed(time_s[rows], {name: values[rows] for name, values in log.seen.items()},
                             {name: predicted[name][rows] for name in log.seen}, offset, options.offset_s is None,
-                            log.interval_s, len(samples) - len(rows), int((log.busy & (time_s < 0)).sum()), int(late.sum()),
-                            run)
+                            log.interval_s, run=run, **{name: int(lines.sum()) for name, lines in outside.items()})
             found.append((_mismatch(log, predicted), made))
     return min(found, key=lambda each: each[0])[1] if found else None
 
@@ -189,6 +196,9 @@ def _predicted(at: IntArray, before: IntArray, interval_s: float, blocks: int, w
 
 
 def _mismatch(log: _Log, predicted: dict[str, Floats]) -> float:
-    """How badly the clocks meet: errors of running requests and generated tokens at all lines, as shares of what was seen."""
+    """How badly the clocks meet: errors of running requests and generated tokens, as shares of what was seen.
+
+    At all lines, those before and after the simulation among them, so that every offset is judged by the same.
+    """
     return sum(float(np.abs(predicted[name] - log.seen[name]).sum()) / max(float(log.seen[name].sum()), 1.0)
                for name in ("running", "generation_tokens_per_s"))

@@ -12,15 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 
+from experiments.calibration.log_times import Stamp, stamp_of, times_of
 from workloads.messages import complaint, show_path
 from workloads.readers.source import Source
 from workloads.request import InputError
 
 LOOKED_AT = 1 << 16                                    # letters of a line; no line of a server that matters is longer
 MOST_SAMPLES = 1_000_000
-YEAR = timedelta(days=366)
 LOOKED_FOR = ('"Avg generation throughput: ... Running: ... reqs" (the periodic line), "Available KV cache memory", '
               '"GPU KV cache size", "Maximum concurrency" or "# GPU blocks" (start-up)')
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\^\[|#033)\[[0-9;]*[A-Za-z]")
@@ -35,9 +34,7 @@ _PERIODIC = {name: re.compile(pattern) for name, pattern in {
 NEEDED = ("prompt_tokens_per_s", "generation_tokens_per_s", "running", "waiting", "usage_percent")
 _HIT_ALONE = re.compile(rf"Prefix cache hit rate: GPU: {_NUMBER}%")
 _ENGINE = re.compile(r"Engine (\d{1,6}): Avg prompt")
-_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?"
-                  r"(?:Z|([+-])(\d\d):?(\d\d)\b)?")
-_OWN = re.compile(r"(?:INFO|WARNING|DEBUG|ERROR)\s+(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b")
+_ORIGIN = re.compile(r"\[(pod/[^\]\s]{1,200})\]|^([\w.-]{1,100}) +\| |\b(pid=\d{1,10})\)")
 _FACTS = {name: re.compile(pattern) for name, pattern in {
     "available_gib": rf"(?:Available KV cache memory: |reserved for KV Cache is ){_NUMBER} ?GiB",
     "kv_tokens": r"KV cache size: ([\d,]{1,20}) tokens", "num_gpu_blocks": r"# (?:GPU|cuda|CUDA) blocks: (\d{1,12})",
@@ -58,7 +55,7 @@ _SETTING = re.compile(r"""(?<![\w-])'?([a-z][a-z0-9_]{2,40})'?(?:=|: )('[^']{0,3
 
 @dataclass(frozen=True)
 class Sample:
-    """One periodic line. ``time_s`` is on the log's own clock, None where it has none."""
+    """One periodic line. ``time_s`` is on the log's own clock, None where it has none; ``origin``: process, container or pod."""
 
     line: int
     time_s: float | None
@@ -71,6 +68,7 @@ class Sample:
     hit_percent: float | None = None
     preemptions: int | None = None
     swapped: int = 0
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,8 @@ class ServerLog:
         Of the engine's configuration and the arguments that were no defaults, under their names there.
     version : str or None
         vLLM's, as it is printed.
+    started_again : int or None
+        The first line that belongs to a start-up and comes after periodic ones.
     notes : tuple of str
     """
 
@@ -96,6 +96,7 @@ class ServerLog:
     facts: dict[str, tuple[float, ...]] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     version: str | None = None
+    started_again: int | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -126,8 +127,8 @@ def read_log(source: Source) -> ServerLog:
         If there is none, and what was looked for.
     """
     reading = _Reading()
-    for line, text in _lines(source):
-        reading.take(line, text)
+    for line, text, whole in _lines(source):
+        reading.take(line, text, whole)
     if not reading.samples and not reading.facts and not reading.settings:
         raise complaint(source.path, source.first.line, f"no line of a vLLM server is in it; looked for {LOOKED_FOR}")
     if len(reading.samples) > MOST_SAMPLES:
@@ -135,12 +136,13 @@ def read_log(source: Source) -> ServerLog:
     return reading.made(source.path)
 
 
-def _lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Lines and their numbers; what is no UTF-8 (a torn line, a progress bar) is shown by a mark."""
+def _lines(source: Source) -> Iterator[tuple[int, str, bool]]:
+    """Lines, their numbers and whether they end; what is no UTF-8 (a torn line, a progress bar) is shown by a mark."""
     for block in source.blocks():
-        for number, data in enumerate(block.data.split(b"\n"), start=block.line):
+        parts = block.data.split(b"\n")
+        for number, data in enumerate(parts, start=block.line):
             if data:
-                yield number, _COLOURS.sub("", data[:LOOKED_AT].decode("utf-8", "replace"))
+                yield number, _COLOURS.sub("", data[:LOOKED_AT].decode("utf-8", "replace")), number < block.line + len(parts) - 1
 
 
 class _Reading:
@@ -148,37 +150,49 @@ class _Reading:
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
-        self.stamps: list[tuple[float | None, float | None]] = []      # (with a year, vLLM's own)
+        self.stamps: list[Stamp] = []
         self.facts: dict[str, dict[float, None]] = {}
         self.settings: dict[str, str] = {}
         self.version: str | None = None
+        self.started_again: int | None = None
         self.torn = 0
+        self.notes: list[str] = []
 
-    def take(self, line: int, text: str) -> None:
-        """One line."""
-        if "Avg generation throughput:" in text:
+    def take(self, line: int, text: str, whole: bool) -> None:
+        """One line; ``whole``: it has its end, which only the last one of a file may lack."""
+        if not whole and "Avg " in text and not self._complete(text):
+            self.notes.append(f"warning: the file ends in the middle of line {line}, a periodic one: it is passed over")
+        elif "Avg generation throughput:" in text:
             self._periodic(line, text)
         elif self.samples and (alone := _HIT_ALONE.search(text)):        # V0 says it on a line of its own
             self.samples[-1] = replace(self.samples[-1], hit_percent=float(alone[1]))
         elif _WORDS.search(text):                      # most lines say nothing to us
-            self._start_up(text)
+            self._start_up(line, text)
+
+    def _complete(self, text: str) -> bool:
+        """Whether a periodic line has all that is needed, and the hit rate if the one before has it."""
+        elsewhere = not self.samples or self.samples[-1].hit_percent is None or "Pending: " in text
+        return all(_PERIODIC[name].search(text) for name in (NEEDED if elsewhere else (*NEEDED, "hit_percent")))
 
     def _periodic(self, line: int, text: str) -> None:
         found = {name: match[1] for name, pattern in _PERIODIC.items() if (match := pattern.search(text))}
         if not all(name in found for name in NEEDED):
             self.torn += 1
             return
-        engine = _ENGINE.search(text)
+        engine, origin = _ENGINE.search(text), _ORIGIN.findall(text)
         self.samples.append(Sample(
             line, None, int(engine[1]) if engine else 0, float(found["prompt_tokens_per_s"]),
             float(found["generation_tokens_per_s"]), int(found["running"]), int(found["waiting"]),
             float(found["usage_percent"]), float(found["hit_percent"]) if "hit_percent" in found else None,
-            int(found["preemptions"]) if "preemptions" in found else None, int(found.get("swapped", 0))))
-        self.stamps.append((_with_year(text), _own_time(text)))
+            int(found["preemptions"]) if "preemptions" in found else None, int(found.get("swapped", 0)),
+            " ".join("".join(each) for each in origin)))
+        self.stamps.append(stamp_of(text))
 
-    def _start_up(self, text: str) -> None:
+    def _start_up(self, line: int, text: str) -> None:
         for name, pattern in _FACTS.items():
             if match := pattern.search(text):
+                if self.samples and self.started_again is None:
+                    self.started_again = line
                 self.facts.setdefault(name, {})[float(match[1].replace(",", "") or 0)] = None
         if self.version is None and (version := _VERSION.search(text)):
             self.version = version[1]
@@ -188,58 +202,13 @@ class _Reading:
 
     def made(self, path: str) -> ServerLog:
         """The samples with their times, in order."""
-        notes = [f"{self.torn:,} periodic lines lack a field or are torn, and are passed over"] if self.torn else []
-        column = 0 if self.stamps and all(stamp[0] is not None for stamp in self.stamps) else 1
-        times = [stamp[column] for stamp in self.stamps]
-        known = [time for time in times if time is not None]
-        if self.samples and len(known) < len(self.samples):
+        notes, samples, times = list(self.notes), self.samples, times_of(self.stamps)
+        if self.torn:
+            notes.append(f"warning: {self.torn:,} periodic lines lack a field or are torn: they are passed over")
+        if times is None:
             notes.append("the lines have no times: they are taken to be equally far apart")
-            times = [None] * len(self.samples)
-        elif column == 1:
-            times = list(_over_new_year(known))
-        samples = [replace(sample, time_s=time) for sample, time in zip(self.samples, times, strict=True)]
-        ordered = sorted(samples, key=lambda sample: sample.time_s or 0.0)
-        if ordered != samples:
-            notes.append("the periodic lines were not in order of time: sorted")
-        return ServerLog(path, tuple(ordered), {name: tuple(values) for name, values in self.facts.items()}, self.settings,
-                         self.version, tuple(notes))
-
-
-# ---------------------------------------------------------------------- times
-def _with_year(text: str) -> float | None:
-    match = _ISO.search(text)
-    if match is None:
-        return None
-    time = _seconds([int(part) for part in match.groups()[:6]])
-    if time is None:
-        return None
-    sign, hours, minutes = match.groups()[7:]
-    offset = 0 if sign is None else (1 if sign == "+" else -1) * (int(hours) * 3600 + int(minutes) * 60)
-    return time - offset + (int(match[7].ljust(9, "0")) / 1e9 if match[7] else 0.0)
-
-
-def _own_time(text: str) -> float | None:
-    """vLLM's own time has no year; a leap year, so that every day is one."""
-    match = _OWN.search(text)
-    return None if match is None else _seconds([2000, *(int(part) for part in match.groups())])
-
-
-def _seconds(parts: list[int]) -> float | None:
-    try:
-        return (datetime(*parts) - datetime(1970, 1, 1)).total_seconds()        # type: ignore[arg-type]
-    except ValueError:
-        return None
-
-
-def _over_new_year(times: list[float]) -> Iterator[float]:
-    """After the last day of the year the first one comes.
-
-    >>> list(_over_new_year([31_000_000.0, 10.0, 20.0]))
-    [31000000.0, 31622410.0, 31622420.0]
-    """
-    added, last = 0.0, None
-    for time in times:
-        if last is not None and time + added < last - YEAR.total_seconds() / 2:
-            added += YEAR.total_seconds()
-        last = time + added
-        yield last
+        else:
+            ordered = sorted(zip(times, samples, strict=True), key=lambda each: each[0])
+            samples = [replace(sample, time_s=time) for time, sample in ordered]
+        return ServerLog(path, tuple(samples), {name: tuple(values) for name, values in self.facts.items()}, self.settings,
+                         self.version, self.started_again, tuple(notes))

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.calibration.cases import Case, Target
+from experiments.calibration.column_names import COLUMNS, CONCURRENCY, LENGTHS, TIMES, check_names
 from workloads.messages import Place, bad_value, complaint, missing_column, show, show_names
 from workloads.readers.csv_table import LINES, CsvTable, open_csv
 from workloads.readers.fast_fields import Fields
@@ -24,9 +25,6 @@ from workloads.readers.kinds import Kind, Part, length
 from workloads.readers.source import Source
 from workloads.request import Trace
 
-LENGTHS = ("prompt_tokens", "output_tokens")
-TIMES = {"ttft_s": 1.0, "ttft_ms": 1e-3, "tpot_s": 1.0, "tpot_ms": 1e-3}
-CONCURRENCY = "concurrency"
 ROUNDS = 4
 MOST_POINTS, MOST_IN_FLIGHT, LONGEST_S = 10_000, 4096, 1e6
 _NUMBER = re.compile(r"[+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
@@ -64,11 +62,6 @@ TIME = Kind(_never, seconds_of_text, _floats)
 IN_FLIGHT = Kind(_never, _concurrency)
 
 
-def is_table(names: tuple[str, ...]) -> bool:
-    """Whether a header is that of such a table: lengths, and a latency."""
-    return set(LENGTHS) <= set(names) and bool(set(TIMES) & set(names))
-
-
 def read_table(source: Source) -> list[Case]:
     """One case a row.
 
@@ -79,10 +72,10 @@ def read_table(source: Source) -> list[Case]:
     """
     table = open_csv(source)
     place = Place(table.path, table.header_line)
-    known = (*LENGTHS, *TIMES, CONCURRENCY)
+    check_names(place, table.header)
     for name in table.header:
-        if name not in known:
-            raise bad_value(place, name, f"unknown; the columns of a table of measurements are {show_names(known)}")
+        if name not in COLUMNS:
+            raise bad_value(place, name, f"unknown; the columns of a table of measurements are {show_names(COLUMNS)}")
     for one, other in (("ttft_s", "ttft_ms"), ("tpot_s", "tpot_ms")):
         if one in table.header and other in table.header:
             raise bad_value(place, one, f"{other} stands there too: one of them")

@@ -1,23 +1,21 @@
-"""A server's log or metrics page as a piece of the result: start-up lines, and the traffic replayed beside what was seen."""
+"""A server's log as a piece of the result: start-up lines, and the traffic replayed beside what was seen."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from experiments.calibration.cases import Case, Target
-from experiments.calibration.metrics_page import Engine, MetricsPage
+from experiments.calibration.log_doubts import NO_LINES, doubts
 from experiments.calibration.over_time import Replayed, ReplayOptions, replay
-from experiments.calibration.page_lines import page_lines
-from experiments.calibration.server_log import ServerLog
+from experiments.calibration.server_log import Sample, ServerLog
 from experiments.calibration.startup import blocks_seen, start_up_lines
 from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
 from experiments.setup import Setup, size_up
-from sim.engine import Engine as Simulation
 from sim.gauges import RECENT_REQUESTS
 from sim.run import SERVED, Run
 from sim.sizing.deployment import Deployment
@@ -55,7 +53,7 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
     """
     if options.engine is not None:
         log = log.of_engine(options.engine)
-    notes += log.notes
+    notes += [*log.notes, *doubts(log)]
     asked = _asked(options, notes)
     pool = blocks_seen(log, asked, options.block_size)
     lines = start_up_lines(log, asked, None if pool is None else pool[0], notes)
@@ -68,19 +66,20 @@ def watch_log(log: ServerLog, options: argparse.Namespace, notes: list[str]) -> 
             notes.append("the periodic lines are not compared: --trace TRACE gives the traffic that was served")
         return Watched(document | {"seen": _seen(log)})
     _check_lines(log)
-    setup = _setup(options, None if pool is None else pool[0], show_path(log.path), notes)
+    setup = served_by(options, None if pool is None else pool[0], show_path(log.path), notes)
     made = replay(log.samples, setup.trace, setup.sim, allocator_of(options), _replay_options(setup, options))
     if made is None:
-        raise InputError(f"{show_path(log.path)}: no line falls into the time that the trace takes"
+        raise InputError(f"{show_path(log.path)}: no line falls into the time that the trace takes, from its first arrival to "
+                         "the simulated end"
                          + ("" if options.offset is None else f" at --offset {options.offset:g}"))
-    _time_notes(made, setup, notes)
-    _rejected(made.run, notes)
+    _time_notes(made, log, setup, notes)
+    rejected(made.run, notes)
     return Watched(document | {"seen": _seen(log), "over_time": _over_time(made)}, setup, made)
 
 
 def _check_lines(log: ServerLog) -> None:
     if not log.samples:
-        raise InputError(f"{show_path(log.path)}: no periodic line is in it to compare a replay with")
+        raise InputError(f"{show_path(log.path)}: nothing to compare a replay with: {NO_LINES}")
     if len(log.engines) > 1:
         raise InputError(f"{show_path(log.path)}: lines of {len(log.engines)} engines ({', '.join(map(str, log.engines))}): "
                          + ONE_ENGINE)
@@ -96,8 +95,14 @@ def _asked(options: argparse.Namespace, notes: list[str]) -> Deployment | None:
     return replace(deployment(options, model, gpu), num_gpu_blocks_override=None)
 
 
-def _setup(options: argparse.Namespace, blocks: int | None, path: str, notes: list[str]) -> Setup:
-    """The simulated server: the pool that was seen, unless an option says otherwise."""
+def served_by(options: argparse.Namespace, blocks: int | None, path: str, notes: list[str]) -> Setup:
+    """The simulated server and its traffic: the pool that was seen, unless an option says otherwise.
+
+    Raises
+    ------
+    InputError
+        If no pool is known, or no vLLM server serves like that; ``path`` is what was seen.
+    """
     if options.num_gpu_blocks_override is None and options.available_kv_gib is None:
         if blocks is None and options.gpu is None:
             raise InputError(f"{path}: it does not say how large the pool is: --num-gpu-blocks-override, or --model and --gpu")
@@ -118,22 +123,18 @@ def _replay_options(setup: Setup, options: argparse.Namespace) -> ReplayOptions:
     return ReplayOptions(options.offset, parse_version(setup.version).number < COMPUTED_SINCE, setup.warm)
 
 
+SECOND_S = 1.0                                         # vLLM's own times are whole seconds
 POOR = 0.5                                             # of what was seen: an error above it is no prediction
 
 
-def _time_notes(made: Replayed, setup: Setup, notes: list[str]) -> None:
+def _time_notes(made: Replayed, log: ServerLog, setup: Setup, notes: list[str]) -> None:
     how = (f"looked for within the {made.interval_s:g} s before the first line with work, where running requests and generated "
            "tokens fit best; --offset S sets it") if made.searched else "as --offset says"
     side = "after" if made.offset_s >= 0 else "before"
     notes.append(f"clocks: the first arrival comes {abs(made.offset_s):g} s {side} the first periodic line, {how}")
-    if made.left_out:
-        notes.append(f"lines before the first arrival, or idle after the end, are not compared: {made.left_out:,}")
-    if made.late:
-        notes.append(f"warning: the server still works in {made.late:,} of the lines after the simulation has ended (they are "
-                     "compared with an idle one): the prediction is too fast, or the trace is not all that was served")
-    if made.early:
-        notes.append(f"warning: the server works in {made.early:,} of the lines before the first arrival: the log begins in the "
-                     "middle, or the trace does not belong to it; --offset S says where it belongs")
+    if made.before or made.after:
+        notes.append(f"not compared: {made.before:,} lines before the first arrival, {made.after:,} after the simulated end")
+    notes += _outside(made, log.samples[0])
     running = made.errors()["running"]
     if running["mean_absolute_error"] > POOR * running["seen_mean"]:
         notes.append(f"warning: the mean error of running requests is {running['mean_absolute_error']:.1f} where "
@@ -144,9 +145,24 @@ def _time_notes(made: Replayed, setup: Setup, notes: list[str]) -> None:
             notes.append(f"vLLM {setup.version} counts a waiting request in every step that looks at it, the simulation once")
 
 
+def _outside(made: Replayed, first: Sample) -> Iterator[str]:
+    """Warnings of a server that worked before the first arrival or after the simulated end."""
+    arrived = int((made.run.arrival_us <= (SECOND_S - made.offset_s) * 1e6).sum())
+    if first.running + first.waiting > arrived:
+        yield (f"warning: the log begins with requests already running: its first line shows {first.running:,} running and "
+               f"{first.waiting:,} waiting where {arrived:,} of the trace have arrived; --offset S says where the trace begins")
+    elif made.early:
+        yield (f"warning: the server works in {made.early:,} of the lines before the first arrival: the log begins in the "
+               "middle, or the trace does not belong to it; --offset S says where it belongs")
+    if made.late:
+        yield (f"warning: the server was still busy: {made.late:,} lines after the simulated end, not compared: the prediction "
+               "is too fast, or the trace is not all that was served")
+
+
 def _over_time(made: Replayed) -> JsonObject:
     return {"offset_s": made.offset_s, "searched": made.searched, "interval_s": made.interval_s, "compared": len(made.time_s),
-            "left_out": made.left_out, "errors": made.errors(), "time_s": np.round(made.time_s, 6).tolist(),
+            "before_first_arrival": made.before, "after_simulated_end": made.after, "still_busy": made.late,
+            "errors": made.errors(), "time_s": np.round(made.time_s, 6).tolist(),
             "seen": {name: values.tolist() for name, values in made.seen.items()},
             "predicted": {name: values.tolist() for name, values in made.predicted.items()}}
 
@@ -161,55 +177,8 @@ def _seen(log: ServerLog) -> JsonObject:
     return made
 
 
-# ---------------------------------------------------------------------- a metrics page
-def watch_page(page: MetricsPage, options: argparse.Namespace, notes: list[str]) -> Watched:
-    """Counters and means, beside the simulation where there is a trace; InputError as `watch_log`."""
-    if options.engine is not None:
-        page = page.of_engine(options.engine)
-    together = page.together()
-    if len(page.engines) > 1:
-        notes.append(f"{len(page.engines)} engines: sums of all, and the mean of their usage; --engine N shows one")
-        if options.trace is not None:
-            raise InputError(f"{show_path(page.path)}: numbers of {len(page.engines)} engines: {ONE_ENGINE}")
-    slots = _slots(together)
-    setup = run = None
-    if options.trace is not None:
-        blocks = together.pool.get("num_gpu_blocks", "")
-        seen = int(blocks) if blocks.isdigit() and len(blocks) < 13 and int(blocks) > 0 else None
-        setup = _setup(options, seen, show_path(page.path), notes)
-        run = Simulation(setup.trace, setup.sim, allocator_of(options), warm=setup.warm).run()
-        _same_traffic(together, len(setup.trace), notes)
-        _rejected(run, notes)
-    if options.elapsed is None and "e2e" in together.totals:
-        notes.append("--elapsed S, the seconds the counters have been counting, gives the mean number of requests in the server")
-    lines = page_lines(together, run, slots, options.elapsed)
-    return Watched({"page": [line.json() for line in lines], "engines": list(page.engines), "models": list(page.models),
-                    "pool": dict(together.pool)}, setup)
-
-
-def _slots(engine: Engine) -> int | None:
-    blocks, size = (engine.pool.get(name, "") for name in ("num_gpu_blocks", "block_size"))
-    known = blocks.isdigit() and size.isdigit() and len(blocks) < 13 and len(size) < 7 and int(blocks) > 0
-    return (int(blocks) - 1) * int(size) if known else None
-
-
-def _rejected(run: Run, notes: list[str]) -> None:
+def rejected(run: Run, notes: list[str]) -> None:
+    """Say how many requests could not be served at all."""
     count = int((run.verdict != SERVED).sum())
     if count:
         notes.append(f"{count:,} requests of the trace do not fit the server and are rejected: max_model_len or the pool differs")
-
-
-def _same_traffic(engine: Engine, requests: int, notes: list[str]) -> None:
-    seen = engine.values.get("succeeded")
-    if seen is not None and seen != requests:
-        notes.append(f"the counters have {seen:,.0f} completed requests and the trace has {requests:,}: not the same traffic")
-
-
-def page_case(page: MetricsPage, options: argparse.Namespace, setup: Setup) -> Case:
-    """The means of a page's histograms as targets of a fit; InputError if it has neither."""
-    engine = (page if options.engine is None else page.of_engine(options.engine)).together()
-    targets = tuple(Target(metric, "mean", np.array([mean])) for metric in ("ttft", "tpot")
-                    if metric in engine.totals and (mean := engine.totals[metric].mean))
-    if not targets:
-        raise InputError(f"{show_path(page.path)}: --fit: no histogram of times to first token or per output token has counted")
-    return Case(show_path(page.path), setup.trace, targets)

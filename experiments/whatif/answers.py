@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.statistics import Estimate
+from experiments.whatif.judging import judge, spared
 from experiments.whatif.outcome import Group, Outcome, changes, unlike_windows
 
 JsonObject = dict[str, Any]
@@ -73,7 +74,8 @@ class Effect:
 class Answer:
     """What a change does: against the baseline, or (``remedies``) against a change that made things worse.
 
-    ``back``: a remedy after which what was worse is no worse than in the baseline, its interval and a tenth allowed for.
+    ``back``: a remedy after which all promises of the search are kept; without a search, none of `JUDGED` is more than in the
+    baseline, its interval and a tenth allowed for. ``tried``: how many settings were looked at for remedies.
     """
 
     base: Group
@@ -81,6 +83,7 @@ class Answer:
     effects: tuple[Effect, ...]
     remedies: tuple[Answer, ...] = ()
     back: bool = False
+    tried: int = 0
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
@@ -99,8 +102,7 @@ def answers(outcome: Outcome) -> list[Answer]:
     made = []
     for group in outcome.groups:
         if len(changes(base, group)) == 1:
-            answer = _answer(outcome, base, group)
-            made.append(Answer(base, group, answer.effects, _remedies(outcome, answer)))
+            made.append(_remedied(outcome, _answer(outcome, base, group)))
     return made
 
 
@@ -116,27 +118,50 @@ def _effects(outcome: Outcome, base: Group, group: Group) -> Iterator[Effect]:
             yield Effect(headline, before, after, difference)
 
 
-def _remedies(outcome: Outcome, answer: Answer) -> tuple[Answer, ...]:
-    """Settings with one more change, each undoing some of the harm, the one that undoes most first."""
+def _remedied(outcome: Outcome, answer: Answer) -> Answer:
+    """With the settings that have one more change and undo some of the harm, the one that undoes most first."""
     harm = [effect.headline.metric for effect in answer.effects if effect.worse and effect.headline.metric in JUDGED]
     if not harm:
-        return ()
+        return answer
     made = []
     for group in outcome.groups:
         more = changes(answer.group, group)
         if len(more) == 1 and not set(more) & set(answer.changes) and group.done:
             made.append(_answer(outcome, answer.group, group))
     first = harm[0]
-    helps = [replace(one, back=_is_back(answer, one, first)) for one in made
+    helps = [replace(one, back=_is_back(outcome, one)) for one in made
              if (effect := _effect(one, first)) and effect.notable and effect.by < 0]
-    return tuple(sorted(helps, key=lambda one: _mean_after(one, first)))
+    return replace(answer, remedies=tuple(sorted(helps, key=lambda one: _mean_after(one, first))), tried=len(made))
 
 
-def _is_back(answer: Answer, remedy: Answer, metric: str) -> bool:
-    effect = _effect(answer, metric)
-    assert effect is not None
-    before = effect.before
-    return _mean_after(remedy, metric) <= 1.1 * (before.mean or 0.0) + (before.half or 0.0)
+def _is_back(outcome: Outcome, remedy: Answer) -> bool:
+    """Whether all promises are kept; without promises, whether nothing that is judged is more than in the baseline."""
+    why = broken(outcome, remedy.group)
+    if why is not None:
+        return not why
+    against = [effect for effect in _effects(outcome, outcome.baseline, remedy.group) if effect.headline.metric in JUDGED]
+    known = [metric for metric in JUDGED if outcome.estimate(outcome.baseline, metric) is not None]
+    return len(against) == len(known) and not any(map(_is_more, against))
+
+
+def _is_more(effect: Effect) -> bool:
+    """Beyond the interval of what it was and a tenth."""
+    before, after = effect.before.mean or 0.0, effect.after.mean or 0.0
+    return after > 1.1 * before + (effect.before.half or 0.0)
+
+
+def broken(outcome: Outcome, group: Group) -> str | None:
+    """Which promises of the search a setting of the grid breaks, in words.
+
+    Returns
+    -------
+    str or None
+        Empty if it keeps them all; None where nothing is promised, or the setting could not be run.
+    """
+    search = outcome.scenario.search
+    if search is None or not group.done:
+        return None
+    return judge(search, {}, group.rows, outcome.scenario.confidence, spared(group.rows)).why
 
 
 def _effect(answer: Answer, metric: str) -> Effect | None:

@@ -7,8 +7,14 @@ end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
+
+from experiments.whatif.stopping import born_deaf, end_with
+from workloads.request import InputError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -61,8 +67,26 @@ def run_local(function: Callable[[Any, Task], Result], shared: Any, tasks: Seque
 def _pool(function: Callable[[Any, Task], Result], shared: Any, tasks: dict[int, Task], jobs: int,
           ) -> Iterator[tuple[int, Result]]:
     from joblib import Parallel, delayed
-    parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)
-    yield from parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))
+    from joblib.externals.loky.process_executor import PicklingError
+    parallel = Parallel(n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs,
+                        initializer=end_with, initargs=(os.getpid(),))
+    with ExitStack() as stack:
+        with born_deaf():
+            ended = parallel(delayed(_numbered)(function, shared, number, task) for number, task in list(tasks.items()))
+            stack.callback(_abandon, ended)
+        try:
+            yield from (one for one in ended)          # not ended itself, which would then be closed aloud
+        except PicklingError as error:                 # traces lie in shared memory, and that may be full
+            reason = str(error.__cause__).strip(' \n"').splitlines()[-1]
+            raise InputError(f"cannot hand the traces to the workers: {reason}; what ended before is kept, and --resume --jobs 1 "
+                             "goes on with it without workers") from None
+
+
+def _abandon(running: Generator[Any, None, None]) -> None:
+    """End the workers of what has not ended; joblib warns of results that nobody takes, and nobody shall."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running.close()
 
 
 def _numbered(function: Callable[[Any, Task], Result], shared: Any, number: int, task: Task) -> tuple[int, Result]:

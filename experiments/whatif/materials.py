@@ -57,14 +57,15 @@ def gather(points: Iterable[Point]) -> Materials:
             options = parse(point.arguments)
             options.trace = point.trace
             _read_new(traces, point.trace, options)
-        for name in files_of(point):
-            if name not in digests:
-                digests[name] = _digest_of(name, traces)
         for word, name in option_files(point.arguments).items():
             if word.startswith("--model=") and name not in models:
                 models[name] = load_model(name)
             if word.startswith("--step-time=") and name not in step_times:
                 step_times[name] = read_step_time(name)
+        for name in files_of(point):
+            if name not in digests:
+                digests[name] = _digest_of(os.path.join(name, "config.json") if name in models and os.path.isdir(name) else name,
+                                           traces)
     return Materials(traces, digests, models, step_times)
 
 
@@ -93,12 +94,14 @@ def _digest_of(name: str, traces: Mapping[Key, Trace]) -> str:
     held = [trace_digest(trace) for key, trace in traces.items() if key[0] == name]
     if held:
         return hashlib.sha256("".join(held).encode()).hexdigest()
-    if os.path.isdir(name):
-        name = os.path.join(name, "config.json")
+    made = hashlib.sha256()
     try:
-        return hashlib.sha256(Path(name).read_bytes()).hexdigest()
+        for path in sorted(Path(name).rglob("*")) if os.path.isdir(name) else [Path(name)]:
+            if path.is_file():
+                made.update(os.fsencode(os.path.relpath(path, name)) + b"\n" + path.read_bytes())
     except OSError as error:
         raise InputError(f"{show_path(name)}: cannot be read: {error.strerror}") from None
+    return made.hexdigest()
 
 
 def trace_digest(trace: Trace) -> str:

@@ -49,6 +49,15 @@ def _actions() -> Mapping[str, argparse.Action]:
     return {"trace": next(action for action in parser()._actions if action.dest == "trace"), **named}
 
 
+@cache
+def traffic_options() -> frozenset[str]:
+    """The options that say what arrives and when."""
+    made = argparse.ArgumentParser(add_help=False)
+    add_trace(made)
+    named = {name[2:] for action in made._actions for name in action.option_strings if name.startswith("--")}
+    return frozenset({"trace", "saturate", *named})
+
+
 def option_name(key: str) -> str:
     """The option a key of a scenario names: with dashes or underscores, or by a short name.
 

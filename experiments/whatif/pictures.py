@@ -2,7 +2,9 @@
 
     lines-*.png    concurrency, ttft and throughput over the first knob with several numbers, a line for every other setting
     heat.png       the first two knobs that vary, everything else as in the baseline
-    pareto.png     concurrency against GiB of KV cache, where settings differ in these
+    pareto.png     concurrency against GiB of KV cache, where settings differ in these; a panel for each traffic
+
+What is the same in all that is drawn, or what a slice is at, stands below each title.
 """
 
 from __future__ import annotations
@@ -13,46 +15,62 @@ from typing import Any
 
 from experiments.pareto import plot_pareto
 from experiments.sweep_figures import Labels, plot_heat, plot_lines
+from experiments.whatif.options import traffic_options
 from experiments.whatif.outcome import Group, Outcome
-from experiments.whatif.points import said
+from experiments.whatif.points import said, shown
+from experiments.whatif.scenario import TRAFFIC
 
 LINES = (("concurrency_mean", "running sequences, mean", "concurrency"), ("ttft_p99_s", "time to first token, p99, s", "ttft"),
          ("output_tokens_per_s", "output tokens a second", "throughput"))
 HEAT = ("ttft_p99_s", "time to first token, p99, s")
-UNITS = {"rate": "requests a second", "speed": "times as recorded", "max-model-len": "tokens", "block-size": "tokens",
-         "num-gpu-blocks-override": "blocks", "tensor-parallel-size": "GPUs", "data-parallel-size": "replicas"}
-WORTH = 1.02                                           # the largest cache against the smallest, where the rest is rounding
 PARETO = ("concurrency_mean", "running sequences, mean")
+UNITS = {
+    "rate": "requests a second", "speed": "times as recorded", "limit": "requests", "max-model-len": "tokens",
+    "block-size": "tokens", "num-gpu-blocks-override": "blocks", "swap-blocks": "blocks", "tensor-parallel-size": "GPUs",
+    "pipeline-parallel-size": "GPUs", "data-parallel-size": "replicas", "max-num-seqs": "sequences",
+    "max-num-batched-tokens": "tokens a step", "long-prefill-token-threshold": "tokens", "max-total-tokens": "tokens",
+    "max-output-tokens": "tokens", "gpu-memory-utilization": "share of the memory", "watermark": "share of the blocks",
+    "available-kv-gib": "GiB", "host-cache-gib": "GiB", "swap-space": "GiB", "cpu-offload-gb": "GiB", "host-bandwidth": "GB/s",
+    "think-time": "s", "resample": "s", "session-rate": "sessions a second", "samples": "sequences a request",
+    "beam-width": "sequences a request"}
+WORTH = 1.02                                           # the largest cache against the smallest, where the rest is rounding
+MOST_OTHERS = 3                                        # values of a knob that are named beside the one that is shown
 
 
 def draw(outcome: Outcome, folder: str) -> list[str]:
-    """Draw what there is to be seen; returns the names of the files."""
+    """Draw what there is to be seen; returns the names of the files, each with what was left out."""
     varied = [knob.name for knob in outcome.scenario.knobs if len(knob.values) > 1]
-    drawn = []
     numeric = next((name for name in varied if all(_number(dict(group.knobs)[name]) for group in outcome.groups)), None)
-    if numeric is not None:
-        for metric, label, short in LINES:
-            name = f"lines-{short}.png"
-            labels = Labels(_title(outcome), _axis(numeric), label)
-            plot_lines(line_rows(outcome, numeric, metric), os.path.join(folder, name), labels)
-            drawn.append(name)
+    drawn = {} if numeric is None else _draw_lines(outcome, folder, numeric)
     if len(varied) > 1:
-        plot_heat(heat_rows(outcome, varied[0], varied[1], HEAT[0]), os.path.join(folder, "heat.png"),
-                  Labels(_title(outcome), _axis(varied[0]), _axis(varied[1]), HEAT[1]))
-        drawn.append("heat.png")
+        x, y = varied[:2]
+        labels = Labels(_title(outcome), _axis(x), _axis(y), HEAT[1], _held(outcome, [x, y]))
+        drawn["heat.png"] = plot_heat(heat_rows(outcome, x, y, HEAT[0]), os.path.join(folder, "heat.png"), labels)
     rows = pareto_rows(outcome)
     gib = [row["x"] for row in rows]
     if gib and max(gib) > WORTH * min(gib):
-        plot_pareto(rows, os.path.join(folder, "pareto.png"), Labels(_title(outcome), "KV cache, GiB over all GPUs", PARETO[1]))
-        drawn.append("pareto.png")
+        names = [name for name in _varying(outcome.groups, None) if not _arrives(name) and name != "allocator"]
+        named = f"; labels are {', '.join(names)}" if names else ""
+        labels = Labels(_title(outcome), "KV cache, GiB over all GPUs", PARETO[1], held=_held(outcome) + named)
+        drawn["pareto.png"] = plot_pareto(rows, os.path.join(folder, "pareto.png"), labels)
+    return [f"{name}: {'; '.join(notes)}" if notes else name for name, notes in drawn.items()]
+
+
+def _draw_lines(outcome: Outcome, folder: str, knob: str) -> dict[str, list[str]]:
+    drawn = {}
+    for metric, label, short in LINES:
+        name = f"lines-{short}.png"
+        series = ", ".join(_varying(outcome.groups, knob))
+        labels = Labels(_title(outcome), _axis(knob), label, held=_held(outcome), series=series)
+        drawn[name] = plot_lines(line_rows(outcome, knob, metric), os.path.join(folder, name), labels)
     return drawn
 
 
 def line_rows(outcome: Outcome, knob: str, metric: str) -> list[dict[str, Any]]:
-    """Every setting's mean and interval; series are what else varies."""
+    """Every setting's mean and interval; series are the values of what else varies."""
     others = _varying(outcome.groups, knob)
-    return [{"x": dict(group.knobs)[knob], "series": _name(group, others), **_interval(outcome, group, metric)}
-            for group in outcome.groups]
+    return [{"x": dict(group.knobs)[knob], "series": _values(group, others) or group.allocator,
+             **_interval(outcome, group, metric)} for group in outcome.groups]
 
 
 def heat_rows(outcome: Outcome, x: str, y: str, metric: str) -> list[dict[str, Any]]:
@@ -65,13 +83,17 @@ def heat_rows(outcome: Outcome, x: str, y: str, metric: str) -> list[dict[str, A
 
 
 def pareto_rows(outcome: Outcome) -> list[dict[str, Any]]:
-    """Every setting whose GiB are known; labels say what varies."""
+    """Every setting whose GiB are known; a panel for each traffic, since only under the same one concurrency can be compared."""
     names = _varying(outcome.groups, None)
+    arrives = [name for name in names if _arrives(name)]
+    others = [name for name in names if name not in arrives and name != "allocator"]
     made = []
     for group in outcome.groups:
         gib = outcome.estimate(group, "kv_gib")
         if group.done and gib is not None:
-            made.append({"x": gib.mean, "label": _name(group, names), "series": group.allocator,
+            settings = group.settings()
+            made.append({"x": gib.mean, "label": _values(group, others), "series": group.allocator,
+                         "panel": ", ".join(said(name, settings[name]) for name in arrives),
                          **_interval(outcome, group, PARETO[0])})
     return made
 
@@ -83,13 +105,36 @@ def _interval(outcome: Outcome, group: Group, metric: str) -> dict[str, Any]:
     return {"mean": one.mean, "low": one.low, "high": one.high}
 
 
+# ---------------------------------------------------------------------- words
+def _held(outcome: Outcome, drawn: Sequence[str] | None = None) -> str:
+    """What is the same in all that is drawn; with ``drawn`` knobs of a slice, what of everything else the slice is at."""
+    base, names = outcome.baseline.settings(), _varying(outcome.groups, None)
+    fixed = [name for name in base if name not in (names if drawn is None else drawn)]
+    seeds = len(outcome.scenario.seeds)
+    over = f"means over {seeds} seeds" + (f", {100 * outcome.scenario.confidence:g} % intervals" if drawn is None else "")
+    told = ", ".join(_at(outcome, name, base[name]) for name in fixed)
+    return "; ".join(filter(None, [f"at {told}" if told else "", over if seeds > 1 else "one seed"]))
+
+
+def _at(outcome: Outcome, name: str, value: Any) -> str:
+    """A setting, and what else it was run at."""
+    others = [one for one in dict.fromkeys(group.settings()[name] for group in outcome.groups) if one != value]
+    also = ", ".join(map(shown, others)) if len(others) <= MOST_OTHERS else f"{len(others):,} other values"
+    return (value if name == "allocator" else said(name, value)) + (f" (also run: {also})" if others else "")
+
+
+def _arrives(name: str) -> bool:
+    """Whether a knob says what arrives."""
+    return name.startswith(f"{TRAFFIC}.") or name in traffic_options()
+
+
 def _varying(groups: Sequence[Group], but: str | None) -> list[str]:
     return [name for name in groups[0].settings() if name != but and len({str(one.settings()[name]) for one in groups}) > 1]
 
 
-def _name(group: Group, names: Sequence[str]) -> str:
+def _values(group: Group, names: Sequence[str]) -> str:
     settings = group.settings()
-    return ", ".join(settings[name] if name == "allocator" else said(name, settings[name]) for name in names) or group.allocator
+    return ", ".join(shown(settings[name]) for name in names)
 
 
 def _number(value: object) -> bool:
@@ -105,4 +150,6 @@ def _shown(value: Any) -> Any:
 
 
 def _title(outcome: Outcome) -> str:
-    return os.path.basename(outcome.scenario.path)
+    options = outcome.scenario.options
+    server = (str(options[name]) for name in ("model", "gpu") if name in options)
+    return ", ".join([os.path.basename(outcome.scenario.path), *server])

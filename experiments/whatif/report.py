@@ -18,7 +18,7 @@ from experiments.prefix_text import percent, table
 from experiments.rounding import change, rounded
 from experiments.statistics import Estimate
 from experiments.version import VERSION
-from experiments.whatif.answers import Answer, Effect, answer_json, answers, estimate_json
+from experiments.whatif.answers import Answer, Effect, answer_json, answers, broken, estimate_json
 from experiments.whatif.export import table_columns, write_csv, write_parquet
 from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.pictures import draw
@@ -63,7 +63,7 @@ def outcome_json(outcome: Outcome) -> JsonObject:
         "confidence": scenario.confidence, "seeds": list(scenario.seeds),
         "points": [{name: row[name] for name in table_columns(outcome)} for row in outcome.rows],
         "settings": [_group_json(outcome, group) for group in outcome.groups],
-        "baseline": outcome.baseline.settings(),
+        "baseline": outcome.baseline.settings(), "baseline_breaks": broken(outcome, outcome.baseline),
         "answers": [answer_json(answer) for answer in answers(outcome)],
         "searches": [_found_json(outcome, one) for one in outcome.found],
     }
@@ -112,16 +112,26 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
     yield f"baseline: {said_of(base.settings())} ({how})"
     if base.error is not None:
         yield f"    could not be run: {base.error}"
-    lines = [line for answer in answers(outcome) for line in _sentences(answer)]
+    why = broken(outcome, base)
+    if why:
+        yield f"    does not keep what is promised: {why}"
+    lines = [line for answer in answers(outcome) for line in _sentences(answer, why, broken(outcome, answer.group))]
     yield from lines[:SCREEN]
     if len(lines) > SCREEN:
         yield f"{len(lines) - SCREEN:,} more answers in results.json"
 
 
-def _sentences(answer: Answer) -> Iterator[str]:
+def _sentences(answer: Answer, base_breaks: str | None, breaks: str | None) -> Iterator[str]:
+    """A change and its remedies; both arguments as `broken` has them, of the baseline and of the changed setting."""
     yield f"{_changed(answer)}: {_effects(answer)}"
+    if answer.tried and base_breaks == breaks == "":
+        yield "    still keeps what is promised: nothing to bring back"
+        return
+    back = "keeps what is promised, as the baseline does not" if base_breaks else "brings it back"
     for remedy in answer.remedies[:2]:
-        yield f"    {_changed(remedy)} {'brings it back' if remedy.back else 'helps'}: {_effects(remedy)}"
+        yield f"    {_changed(remedy)} {back if remedy.back else 'helps'}: {_effects(remedy)}"
+    if answer.tried and not answer.remedies:
+        yield "    nothing else that was run helps"
 
 
 def _effects(answer: Answer) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -55,16 +56,16 @@ class Runner:
         new = {self.key(point): point for point in points if self.key(point) not in self.store.rows}
         self.counts["kept"] += len(points) - len(new)
         task = self.progress.add_task(label, total=len(points), completed=len(points) - len(new))
-        for point, row in self._rows(list(new.values())):
-            self.store.write(self.key(point), row)
-            self._count(task, row)
+        with closing(self._rows(list(new.values()))) as rows:           # what cannot be kept is run no further
+            for point, row in rows:
+                self.store.write(self.key(point), row)
+                self._count(task, row)
 
-    def _rows(self, points: Sequence[Point]) -> Iterator[tuple[Point, Row]]:
-        if not points:
-            return iter(())
-        if self.cluster is not None:
-            return self.cluster.run(run_point, self.job, points, _lost)
-        return run_local(run_point, self.job, points, self.jobs, self.tell, _lost)
+    def _rows(self, points: Sequence[Point]) -> Generator[tuple[Point, Row], None, None]:
+        if points and self.cluster is not None:
+            yield from self.cluster.run(run_point, self.job, points, _lost)
+        elif points:
+            yield from run_local(run_point, self.job, points, self.jobs, self.tell, _lost)
 
     def _count(self, task: TaskID, row: Row) -> None:
         self.counts["run"] += 1

@@ -20,7 +20,7 @@ from typing import Any
 from experiments.whatif.options import check_value, option_name
 from experiments.whatif.places import Wrong, at, line_of
 from experiments.whatif.search_spec import Search, read_search
-from experiments.whatif.values import Scalar, check_scalar, read_values
+from experiments.whatif.values import Scalar, check_once, check_scalar, read_values
 from sim.catalog import ALLOCATORS
 from sim.steady import parse_warmup
 from workloads.messages import show, show_path
@@ -90,17 +90,32 @@ def read_scenario(path: str) -> Scenario:
         On one line, with the file, the line where it can be told, the key and its value.
     """
     text = recipe_text(path)
-    shown = "standard input" if path == "-" else show_path(path)
     try:
-        table = tomllib.loads(text.decode("utf-8-sig").replace("\r\n", "\n"))
+        return parse_scenario(path, text.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise _no_toml(path, error) from None
+
+
+def parse_scenario(path: str, text: str) -> Scenario:
+    """The scenario in the text of a file; complaints are as those of `read_scenario`."""
+    try:
+        table = tomllib.loads(text.replace("\r\n", "\n"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{shown}: not a TOML scenario: {' '.join(str(error).split())}") from None
+        raise _no_toml(path, error) from None
     try:
-        return replace(_Reader(path, table).scenario(), text=text.decode("utf-8-sig"))
+        return replace(_Reader(path, table).scenario(), text=text)
     except Wrong as error:
-        line = line_of(text.decode("utf-8-sig"), *error.keys)
+        line = line_of(text, *error.keys)
         where = ".".join(key for key in error.keys if key)
-        raise InputError(f"{shown}{f':{line}' if line else ''}: {where}: {error.problem}") from None
+        raise InputError(f"{_shown(path)}{f':{line}' if line else ''}: {where}: {error.problem}") from None
+
+
+def _no_toml(path: str, error: Exception) -> InputError:
+    return InputError(f"{_shown(path)}: not a TOML scenario: {' '.join(str(error).split())}")
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else show_path(path)
 
 
 class _Reader:
@@ -201,7 +216,8 @@ def _allocators(value: Any) -> tuple[str, ...]:
     unknown = [name for name in names if not isinstance(name, str) or name not in ALLOCATORS]
     if unknown:
         raise InputError(f"unknown allocator {show(unknown[0])}: one of {', '.join(ALLOCATORS)}")
-    return tuple(dict.fromkeys(names))
+    check_once(names)
+    return tuple(names)
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
@@ -211,7 +227,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
         return tuple(range(value))
     if not isinstance(value, list) or not value or any(type(seed) is not int or not 0 <= seed < 1 << 53 for seed in value):
         raise InputError(f"how many (1 to {MOST_SEEDS:,}), or a list of whole numbers from 0, is wanted, not {show(value)}")
-    return tuple(dict.fromkeys(value))
+    check_once(value)
+    return tuple(value)
 
 
 def _warm_up(value: Any) -> str:

@@ -45,6 +45,13 @@ def searched_options(search: Search) -> tuple[str, ...]:
     return tuple(search.splits) if search.splits is not None else (OPTION.get(search.what, search.what),)
 
 
+def range_of(search: Search) -> Range:
+    """Where a search by bisection looks."""
+    option = searched_options(search)[0]
+    return Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high,
+                 SMALLEST.get(option, LEAST))
+
+
 def check_search(scenario: Scenario) -> None:
     """Raise InputError where a search chooses what the scenario says already."""
     if scenario.search is None:
@@ -117,14 +124,11 @@ class _Ask:
 
 
 def _bisect(ask: _Ask) -> Asks:
-    search = ask.search
-    option = searched_options(search)[0]
-    where = Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high,
-                  SMALLEST.get(option, LEAST))
+    option = searched_options(ask.search)[0]
     tried: dict[float, Verdict] = {}
     ran: dict[float, Sequence[Row]] = {}
     points: list[Point] = []
-    steps, said, ended = hunt(where), None, ""
+    steps, said, ended = hunt(range_of(ask.search)), None, ""
     while True:
         try:
             value = steps.send(said)

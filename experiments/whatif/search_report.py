@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from experiments.rounding import plain
+from experiments.rounding import alike, plain
 from experiments.whatif.judging import Verdict
 from experiments.whatif.outcome import Outcome, changes
 from experiments.whatif.points import said_of, shown
@@ -54,7 +54,7 @@ def _gains(outcome: Outcome) -> Iterator[str]:
         after, changed = answered.get((group.knobs, group.allocator)), changes(base, group)
         if search is not None and before is not None and after is not None and len(changed) == 1:
             what = ", ".join(f"{name} {shown(a)} -> {shown(b)}" for name, (a, b) in changed.items())
-            yield f"    {what}: {search.what} {plain(before)} -> {plain(after)} ({plain(after / before)} times)"
+            yield f"    {what}: {search.what} {' -> '.join(alike(before, after))} ({plain(after / before)} times)"
 
 
 def _tried(verdict: Verdict) -> str:

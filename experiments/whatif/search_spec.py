@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.whatif.values import Scalar
+from experiments.whatif.values import Scalar, check_once
+from sim.measures import LATENCIES, STATISTICS
 from workloads.messages import show
 from workloads.request import InputError
 
-LATENCIES = ("queue", "ttft", "tpot", "e2e")
-STATISTICS = ("mean", "p50", "p90", "p99")
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 GOALS = {"largest": ("rate", "speed", "max-num-seqs", "max-model-len"), "smallest": ("pool",), "fewest": ("gpus",)}
 KEYS = ("keep", "from", "to", "resolution", "tensor-parallel-size", "data-parallel-size")
@@ -156,4 +155,8 @@ def _splits(table: Mapping[str, Any], goal: str) -> dict[str, tuple[Scalar, ...]
     for name, values in made.items():
         if not isinstance(values, list) or not values or any(type(value) is not int or value < 1 for value in values):
             raise InputError(f"{name}: a list of whole numbers from 1 is wanted, not {show(table[name])}")
+        try:
+            check_once(values)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
     return {name: tuple(values) for name, values in made.items()}

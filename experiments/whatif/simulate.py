@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from experiments.compare import compare_json
-from experiments.load import load_trace
+from experiments.load import DEFAULT_RATE, load_trace
 from experiments.serving import serve
 from experiments.setup import Setup, size_up
 from experiments.version import VERSION
@@ -22,6 +22,7 @@ from experiments.whatif.materials import Materials
 from experiments.whatif.options import parse
 from experiments.whatif.points import Point
 from experiments.whatif.store import DONE, FAILED, LOST, Row
+from sim.measures import LATENCIES, STATISTICS
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
 from sim.stays import StayLog
@@ -29,15 +30,15 @@ from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 from workloads.synth.recipe import recipe, with_changes
 
-HEAD = ("number", "status", "error", "allocator", "seed")
+HEAD = ("number", "part", "status", "error", "allocator", "seed")
+GRID, SEARCH = "grid", "search"                        # parts
 CAPACITY = ("gpus", "kv_gib", "num_blocks", "block_size", "kv_tokens", "max_model_len", "max_concurrency", "kv_bytes_per_token")
-LATENCIES = tuple(f"{name}_{statistic}_s" for name in ("queue", "ttft", "tpot", "e2e")
-                  for statistic in ("mean", "p50", "p90", "p99"))
 METRICS = (
     "warmup_s", "warmup_requests", "window_s", "measured_requests", "whole_run", "concurrency_mean", "concurrency_p50",
-    "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak", *LATENCIES, "requests_per_s",
-    "output_tokens_per_s", "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS,
-    "useful_of_allocated", "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
+    "concurrency_p99", "concurrency_peak", "waiting_mean", "waiting_p99", "waiting_peak",
+    *(f"{name}_{statistic}_s" for name in LATENCIES for statistic in STATISTICS), "requests_per_s", "output_tokens_per_s",
+    "total_tokens_per_s", "preemptions", "completed", "unfinished", "rejected", "truncated", *PARTS, "useful_of_allocated",
+    "kv_usage_mean", "hit_rate", "evicted_blocks", "makespan_s", "steps")
 WINDOWED = METRICS[METRICS.index("concurrency_mean"): METRICS.index("preemptions")]
 """Those over the window behind the warm-up; the others are of the whole run."""
 SEPARATOR = " | "                                      # between notes, which have semicolons of their own
@@ -46,11 +47,12 @@ TAIL = ("step_time", "notes", "warnings", "checks_ok", "command", "result")
 
 @dataclass(frozen=True)
 class Job:
-    """What every point of a scenario needs besides itself."""
+    """What every point of a scenario needs besides itself; ``searched`` are the options that its search chooses."""
 
     materials: Materials
     path: str
     traffic: Mapping[str, Any] | None
+    searched: tuple[str, ...] = ()
     version: str = VERSION
 
 
@@ -61,7 +63,8 @@ def columns(knobs: tuple[str, ...]) -> tuple[str, ...]:
 
 def run_point(job: Job, point: Point) -> Row:
     """Simulate a point; what goes wrong is in the row's ``status`` and ``error``."""
-    row: Row = {"allocator": point.allocator, "seed": point.seed, **dict(point.knobs)}
+    part = SEARCH if any(name in job.searched for name, _ in point.knobs) else GRID
+    row: Row = {"part": part, "allocator": point.allocator, "seed": point.seed, **dict(point.knobs)}
     if job.version != VERSION:                         # a worker that joined a cluster late
         return {**row, "status": LOST, "error": f"the worker has pagedsim {VERSION}, and {job.version} is wanted"}
     try:
@@ -78,21 +81,23 @@ def _simulated(job: Job, point: Point) -> Row:
     options, notes = parse(point.arguments), []
     options.model = job.materials.models.get(options.model, options.model)
     options.step_time = job.materials.step_times.get(options.step_time, options.step_time)
-    trace, command = _traffic(job, point, options, notes)
+    trace, command, rate = _traffic(job, point, options, notes)
     setup = size_up(trace, options, notes)
     logs = [StayLog() for _ in range(setup.sim.data_parallel_size)]
     served = serve(setup, options.allocator[0], observers=lambda number: [logs[number]])
     document = compare_json(setup, [served], options.warm_up, {served.name: [log.stays() for log in logs]})
     measured = document["scenarios"][0]["measured"]
-    return {**_capacity(setup, document["capacity"]), **{name: measured[name] for name in METRICS}, "command": command,
+    unsaid = [name for name in job.searched if name not in dict(point.knobs)]
+    return {**_ran_at(unsaid, setup, options, rate), **_capacity(setup, document["capacity"]),
+            **{name: measured[name] for name in METRICS}, "command": command,
             "step_time": setup.sim.step_time.describe(), "notes": SEPARATOR.join(setup.notes) or None,
             "warnings": SEPARATOR.join(measured["warnings"]) or None,
             "checks_ok": all(check["ok"] for check in document["crosscheck"]),
             "result": json.dumps(document, allow_nan=False, separators=(",", ":"))}
 
 
-def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[str]) -> tuple[Trace, str]:
-    """The trace that arrives, and the command line that would replay the same."""
+def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[str]) -> tuple[Trace, str, float | None]:
+    """The trace that arrives, the command line that would replay the same, and requests a second."""
     base = job.materials.trace(point, options)
     words = ["pagedsim", "compare", *([] if point.trace is None else [point.trace]), *point.arguments]
     if job.traffic is not None:
@@ -101,14 +106,30 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     options.trace = point.trace if job.traffic is None else job.path
     rate = options.rate
     if base is None or base.arrival_us is None or rate is None or options.saturate:
-        return load_trace(options, notes, base), shlex.join(words)
+        trace = load_trace(options, notes, base)
+        drawn = options.synth_arrivals is None and (base is None or base.arrival_us is None)
+        return trace, shlex.join(words), (rate or DEFAULT_RATE) if drawn and not options.saturate else _own_rate(trace)
     if options.speed is not None:
         raise InputError("rate and speed both say how fast requests of a timed trace arrive: one of them")
     options.rate = None                                # of a trace with times: its own pace, changed exactly
     trace = load_trace(options, notes, base)
     speed = speed_for(trace, Fraction(str(rate)))
     words = [f"--speed={speed}" if word.startswith("--rate=") else word for word in words]
-    return scale_times(trace, speed), shlex.join(words)
+    return scale_times(trace, speed), shlex.join(words), rate
+
+
+def _own_rate(trace: Trace) -> float | None:
+    """Requests over the time from the first to the last, as `speed_for` has it; None where all arrive at once."""
+    span_us = 0 if trace.arrival_us is None else int(trace.arrival_us[-1] - trace.arrival_us[0])
+    return len(trace) * 1e6 / span_us if span_us else None
+
+
+def _ran_at(unsaid: Sequence[str], setup: Setup, options: argparse.Namespace, rate: float | None) -> Row:
+    """What a point of the grid ran at in the options that are left to the search."""
+    values = {"rate": rate, "speed": options.speed or 1.0, "num-gpu-blocks-override": setup.sim.num_blocks,
+              "max-num-seqs": setup.sim.scheduler.max_num_seqs, "max-model-len": setup.sim.max_model_len,
+              "tensor-parallel-size": options.tensor_parallel_size, "data-parallel-size": setup.sim.data_parallel_size}
+    return {name: values[name] for name in unsaid}
 
 
 def _capacity(setup: Setup, capacity: Mapping[str, Any]) -> Row:

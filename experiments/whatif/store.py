@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
-from experiments.output import UNFINISHED, replacing
+from experiments.output import check_writable, replacing
+from experiments.whatif.folder import AWAY, Folder
 from workloads.messages import show, show_path
 from workloads.request import InputError
 
-NAME, LOCK = "results.sqlite", ".lock"
+NAME = "results.sqlite"
 DONE, FAILED, LOST = "done", "failed", "lost"
 """A point's status: it ended; it cannot be run, and never will be; its worker vanished, and another try may end well."""
+KEPT = "; what ended before is kept, and --resume goes on with it"
 Row = dict[str, Any]
 
 
@@ -45,16 +46,19 @@ class Store:
         Of the table besides ``key``, in order.
     facts : mapping of str to str
         What must be the same to go on; a store made otherwise is refused.
-    notes : mapping of str to str
-        What else is written down of the scenario.
+    scenario : str
+        The text of the scenario's file, which is written down.
+    changes : callable
+        (the text of an earlier scenario) -> what is other now, for people.
     """
 
-    def __init__(self, folder: str, columns: Sequence[str], facts: Mapping[str, str], notes: Mapping[str, str]) -> None:
-        self.folder, self.columns, self.facts, self.notes = folder, tuple(columns), dict(facts), dict(notes)
+    def __init__(self, folder: str, columns: Sequence[str], facts: Mapping[str, str], scenario: str,
+                 changes: Callable[[str], str]) -> None:
+        self.folder, self.columns, self.facts, self.scenario = Folder(folder), tuple(columns), dict(facts), scenario
         self.path = os.path.join(folder, NAME)
+        self._changes, self._before = changes, scenario
         self._rows: dict[str, Row] = {}
         self._db: sqlite3.Connection | None = None
-        self._lock: sqlite3.Connection | None = None
 
     def open(self, resume: bool) -> None:
         """Begin, or go on with what is there.
@@ -62,52 +66,64 @@ class Store:
         Raises
         ------
         InputError
-            If there are results and going on was not asked for, another sweep writes there, or the file cannot be used.
+            If there are results and going on was not asked for, they are of another scenario or no results, another sweep
+            writes there, or the folder or the file cannot be used.
         """
         try:
-            with self._telling():
-                os.makedirs(self.folder, exist_ok=True)
-                self._take_lock()
-                drop_leftovers(self.folder)
-                self._begin(resume)
-        except InputError:
+            self.folder.take()
+            check_writable(self.path)
+            self._begin(resume)
+        except BaseException:
             self.close()
             raise
 
     def _begin(self, resume: bool) -> None:
         there = os.path.exists(self.path) and os.path.getsize(self.path) > 0
+        with self._telling():
+            if not there:                              # it appears whole, or not at all
+                self._make([])
+            self._db = self._connect(self.path)
+            facts = self._stored_facts(self._db)
         if there and not resume:
-            raise InputError(f"{show_path(self.folder)} holds results already: --resume goes on with them, --out DIR writes "
+            raise InputError(f"{show_path(self.folder.path)} holds results already: --resume goes on with them, --out DIR writes "
                              "elsewhere")
-        if not there:                                  # it appears whole, or not at all
-            self._make([])
-        self._db = self._connect(self.path)
-        self._load()
+        with self._telling():
+            self._load(self._db, facts)
 
     def close(self) -> None:
-        """Let go of the file and of the lock."""
-        for connection in (self._db, self._lock):
-            if connection is not None:
-                connection.close()
-        self._db = self._lock = None
+        """Let go of the file and of the folder."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+        self.folder.release()
 
     @property
     def rows(self) -> Mapping[str, Row]:
         """Key -> row of every point that is there."""
         return self._rows
 
+    def changes(self) -> str:
+        """What is other now than in the scenario of which the file holds results, for people."""
+        return self._changes(self._before)
+
+    def accept(self) -> None:
+        """What is there is of this scenario: its text is written down."""
+        assert self._db is not None
+        with self._telling(KEPT), self._db:
+            self._db.execute("insert or replace into scenario values ('scenario', ?)", [self.scenario])
+
     def write(self, key: str, row: Row) -> None:
         """Keep a point that ended; when this returns it is on the disk. One that was lost before is replaced."""
         assert self._db is not None
         plain = {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}     # as it comes back
-        with self._telling(), self._db:
+        with self._telling(KEPT), self._db:
             self._insert(self._db, key, plain)
         self._rows[key] = {name: plain.get(name) for name in self.columns}
 
     def forget(self, keys: Sequence[str]) -> None:
         """Drop points, so that they are tried again."""
         assert self._db is not None
-        with self._telling(), self._db:
+        with self._telling(KEPT), self._db:
             self._db.executemany("delete from points where key = ?", [(key,) for key in keys])
         for key in keys:
             del self._rows[key]
@@ -117,7 +133,7 @@ class Store:
         assert self._db is not None
         self._db.close()
         self._rows = {key: {**self._rows[key], "number": number} for number, key in enumerate(keys)}
-        with self._telling():
+        with self._telling(KEPT):
             self._make(keys)
             self._db = self._connect(self.path)
 
@@ -126,7 +142,7 @@ class Store:
         with replacing(self.path) as name, closing(self._connect(name)) as db, db:
             db.execute("begin")
             db.execute("create table scenario (key text primary key, value text)")
-            db.executemany("insert into scenario values (?, ?)", {**self.facts, **self.notes}.items())
+            db.executemany("insert into scenario values (?, ?)", {**self.facts, "scenario": self.scenario}.items())
             db.execute(f"create table points ({', '.join(map(quoted, self.columns))}, key text primary key)")
             for key in keys:
                 self._insert(db, key, self._rows[key])
@@ -140,45 +156,43 @@ class Store:
         marks = ", ".join("?" * (len(self.columns) + 1))
         db.execute(f"insert or replace into points values ({marks})", [*(row.get(name) for name in self.columns), key])
 
-    def _load(self) -> None:
-        assert self._db is not None
-        facts = dict(self._db.execute("select key, value from scenario"))
+    def _stored_facts(self, db: sqlite3.Connection) -> dict[str, str]:
+        facts = dict(db.execute("select key, value from scenario"))
+        if not self.facts.keys() <= facts.keys():
+            raise self._no_store("it does not say what made it")
+        return facts
+
+    def _load(self, db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+        self._before = str(facts.get("scenario"))
         for name, value in self.facts.items():
-            if facts.get(name) != value:
-                raise InputError(f"{show_path(self.path)} holds results of another {name}: {show(facts.get(name))}, not "
+            if facts[name] != value:
+                raise InputError(f"{show_path(self.path)} holds results of another {name}: {show(facts[name])}, not "
                                  f"{show(value)}; --out DIR writes elsewhere")
-        names = [row[1] for row in self._db.execute("pragma table_info(points)")]
+        names = [row[1] for row in db.execute("pragma table_info(points)")]
+        if "key" not in names:
+            raise self._no_store("it has no points")
         if names != [*self.columns, "key"]:
-            raise InputError(f"{show_path(self.path)} has other columns: the knobs of [sweep] or [search] are others now; "
-                             "--out DIR writes elsewhere")
-        for values in self._db.execute("select * from points"):
+            raise InputError(f"{show_path(self.path)} has other columns, since the knobs of [sweep] or [search] are others now: "
+                             f"{self.changes()}; --out DIR writes elsewhere")
+        for values in db.execute("select * from points"):
             row = dict(zip(names, values, strict=True))
             self._rows[row.pop("key")] = row
 
-    def _take_lock(self) -> None:
-        """Held until this process ends, however it ends."""
-        self._lock = sqlite3.connect(os.path.join(self.folder, LOCK), timeout=0)
-        try:
-            self._lock.execute("pragma journal_mode = off")              # nothing is ever written there
-            self._lock.execute("begin exclusive")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            raise InputError(f"{show_path(self.folder)}: another sweep writes there") from None
-
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _telling(self, then: str = "") -> Iterator[None]:
+        """What goes wrong with the file in one line, with what follows from it."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
             with suppress(sqlite3.Error):
                 self.close()
-            raise InputError(f"{show_path(self.path)}: cannot write: {reason}; what ended before is kept, and --resume goes on "
-                             "with it") from None
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF          # the rest tells more of the same
+            if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+                raise self._no_store(str(error)) from None
+            if code == sqlite3.SQLITE_CORRUPT:
+                raise InputError(f"{show_path(self.path)} is damaged: {error}; {AWAY}") from None
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise InputError(f"{show_path(self.path)}: cannot {'write' if then else 'be used'}: {reason}{then}") from None
 
-
-def drop_leftovers(folder: str) -> None:
-    """Remove what a killed sweep was writing: files that had not taken their places."""
-    for path in Path(folder).glob(f"{UNFINISHED}*"):
-        path.unlink(missing_ok=True)
+    def _no_store(self, reason: str) -> InputError:
+        return InputError(f"{show_path(self.path)} is not a sweep's store: {reason}; {AWAY}")

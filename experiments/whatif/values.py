@@ -50,9 +50,7 @@ def read_values(value: object) -> tuple[Scalar, ...]:
         raise InputError("there is no value")
     for one in values:
         check_scalar(one)
-    twice = next((one for at, one in enumerate(values) if _among(one, values[:at])), None)
-    if twice is not None:
-        raise InputError(f"{show(twice)} comes twice")
+    check_once(values)
     return tuple(values)
 
 
@@ -71,8 +69,20 @@ def same(a: object, b: object) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and a == b
 
 
-def _among(value: object, others: Iterable[object]) -> bool:
-    return any(same(value, other) for other in others)
+def check_once(values: Iterable[Scalar]) -> None:
+    """Raise InputError, naming the value, if one is there twice.
+
+    >>> check_once([1, True, 2, 1.0])
+    Traceback (most recent call last):
+    ...
+    workloads.request.InputError: 1.0 comes twice
+    """
+    seen: set[tuple[bool, Scalar]] = set()
+    for one in values:
+        told = (isinstance(one, bool), one)            # as `same` tells them apart
+        if told in seen:
+            raise InputError(f"{show(one)} comes twice")
+        seen.add(told)
 
 
 def _range(table: Mapping[str, Any]) -> list[int | float]:

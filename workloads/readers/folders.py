@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from workloads.messages import show_path
 from workloads.readers import kv_cache_tester, servegen
+from workloads.readers.common import LIKELY, head_of
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
 from workloads.readers.source import open_source
 from workloads.request import InputError
 
-SESSIONS = (".json", ".json.gz", ".json.zst")
+PACKED = ("", ".gz", ".zst")
+SESSIONS = tuple(f".json{packed}" for packed in PACKED)
+TABLES = tuple(f".{kind}{packed}" for kind in ("csv", "jsonl") for packed in PACKED)
 
 
 def read_folder(path: str, options: ReadOptions, format: str | None = None) -> Rows:
@@ -21,7 +24,8 @@ def read_folder(path: str, options: ReadOptions, format: str | None = None) -> R
     Raises
     ------
     InputError
-        If it cannot be listed or holds neither clients nor sessions, or for the first bad value in a file.
+        If it cannot be listed, holds neither clients nor sessions, or files of other kinds that may be meant, or for the first
+        bad value in a file.
     """
     if format not in (None, servegen.READER.name, kv_cache_tester.READER.name) or options.columns is not None:
         raise InputError(f"{show_path(path)}: is a directory, and only {servegen.READER.name} and {kv_cache_tester.READER.name} "
@@ -37,7 +41,18 @@ def read_folder(path: str, options: ReadOptions, format: str | None = None) -> R
     if not files:
         raise InputError(f"{show_path(path)}: is a directory, and holds no ServeGen clients (chunk-K-trace.csv) nor "
                          "kv-cache-tester sessions (*.json)")
+    others = [name for name in names if name.endswith(TABLES)]
+    if others and format is None:
+        raise _which(path, f"{show_path(others[0])} besides {show_path(files[0])}")
     sessions = kv_cache_tester.Sessions()
     for name in files:
-        sessions.add(open_source(os.path.join(path, name), options))
+        source = open_source(os.path.join(path, name), options)
+        if format is None and kv_cache_tester.READER.score(head_of(source)) < LIKELY:
+            raise _which(path, f"{show_path(name)}, which is no kv-cache-tester session")
+        sessions.add(source)
     return replace(sessions.rows(path, alone=False), format=kv_cache_tester.READER.name)
+
+
+def _which(path: str, held: str) -> InputError:
+    return InputError(f"{show_path(path)}: is a directory, and holds {held}: name one file, or say --format "
+                      f"{kv_cache_tester.READER.name} to read its sessions")

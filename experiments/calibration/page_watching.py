@@ -1,0 +1,82 @@
+"""A server's metrics page as a piece of the result: what it says, beside its traffic simulated, and a fit to its means."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from experiments.calibration.cases import Case, Target
+from experiments.calibration.metrics_page import Engine, MetricsPage
+from experiments.calibration.page_lines import page_lines
+from experiments.calibration.watching import ONE_ENGINE, Watched, allocator_of, rejected, served_by
+from experiments.setup import Setup
+from sim.engine import Engine as Simulation
+from workloads.messages import show_path
+from workloads.request import InputError
+
+PAGE_HELD = {"overhead_us": "kept: the means of a metrics page cannot tell three numbers"}
+
+
+def watch_page(page: MetricsPage, options: argparse.Namespace, notes: list[str]) -> Watched:
+    """Counters and means, beside the simulation where there is a trace; InputError as `watch_log`."""
+    if options.engine is not None:
+        page = page.of_engine(options.engine)
+    notes += page.notes
+    together = page.together()
+    if len(page.engines) > 1:
+        notes.append(f"{len(page.engines)} engines: sums of all, and the mean of their usage; --engine N shows one")
+        if options.trace is not None:
+            raise InputError(f"{show_path(page.path)}: numbers of {len(page.engines)} engines: {ONE_ENGINE}")
+    slots = _slots(together)
+    setup = run = None
+    if options.trace is not None:
+        blocks = together.pool.get("num_gpu_blocks", "")
+        seen = int(blocks) if blocks.isdigit() and len(blocks) < 13 and int(blocks) > 0 else None
+        setup = served_by(options, seen, show_path(page.path), notes)
+        run = Simulation(setup.trace, setup.sim, allocator_of(options), warm=setup.warm).run()
+        _same_traffic(together, len(setup.trace), notes)
+        rejected(run, notes)
+    if options.elapsed is None and "e2e" in together.totals:
+        notes.append("--elapsed S, the seconds the counters have been counting, gives the mean number of requests in the server")
+    lines = page_lines(together, run, slots, options.elapsed)
+    return Watched({"page": [line.json() for line in lines], "engines": list(page.engines), "models": list(page.models),
+                    "pool": dict(together.pool)}, setup)
+
+
+def _slots(engine: Engine) -> int | None:
+    blocks, size = (engine.pool.get(name, "") for name in ("num_gpu_blocks", "block_size"))
+    known = blocks.isdigit() and size.isdigit() and len(blocks) < 13 and len(size) < 7 and int(blocks) > 0
+    return (int(blocks) - 1) * int(size) if known else None
+
+
+def _same_traffic(engine: Engine, requests: int, notes: list[str]) -> None:
+    seen = engine.values.get("succeeded")
+    if seen is not None and seen != requests:
+        notes.append(f"the counters have {seen:,.0f} completed requests and the trace has {requests:,}: not the same traffic")
+
+
+def page_case(page: MetricsPage, options: argparse.Namespace, setup: Setup) -> Case:
+    """The means of a page's histograms as targets of a fit; InputError if it has neither."""
+    engine = (page if options.engine is None else page.of_engine(options.engine)).together()
+    targets = tuple(Target(metric, "mean", np.array([mean])) for metric in ("ttft", "tpot")
+                    if metric in engine.totals and (mean := engine.totals[metric].mean))
+    if not targets:
+        raise InputError(f"{show_path(page.path)}: --fit: no histogram of times to first token or per output token has counted")
+    return Case(show_path(page.path), setup.trace, targets)
+
+
+def page_fit_note(case: Case, fitted: dict[str, Any]) -> str:
+    """What such a fit cannot tell.
+
+    Parameters
+    ----------
+    case : Case
+    fitted : dict
+        The document of the fit.
+    """
+    means = " and ".join(target.metric.upper() for target in case.targets)
+    kept = fitted["numbers"]["overhead_us"]["fitted"]
+    return (f"a metrics page has no more than the means of TTFT and TPOT (here {means}), which cannot tell three numbers: the "
+            f"overhead of a step is not fitted and stays at {kept:,g} us; --step-time FILE.toml sets another")
