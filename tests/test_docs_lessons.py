@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 import re
 import shlex
@@ -14,7 +15,12 @@ import pytest
 from cli_run import document, run, shared_trace
 
 from experiments import animation
+from experiments.calibration.metrics_page import HISTOGRAMS, NAMES
+from experiments.whatif.simulate import METRICS, columns
+from sim.catalog import ALLOCATORS, ROUTERS
 from sim.kv_formula import blocks_for
+from sim.measures import LATENCIES
+from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -143,3 +149,103 @@ def test_bytes_of_a_token_and_of_the_scores(capsys):
     plan = run(capsys, "plan", "--model", "Llama-3.1-8B", "--gpu", "80GiB", "--json", "-", "-q").json
     assert f"= {plan['kv_bytes_per_token']:,} bytes" in text
     assert 4_294_967_296 == 4 * GIB == 32_768 * plan["kv_bytes_per_token"] and "4,294,967,296" in text
+
+
+# ---------------------------------------------------------------------- reference
+OPEN = {"trace.dropped", "scenarios[].requests.rejected"}                # objects whose keys are reasons
+RICH = ("--limit", "40", "--allocator", "contiguous-max", "--allocator", "paged-prefix", "-dp", "2")
+
+
+def keys(value, path=""):
+    """Dotted paths of all values; entries of a list count as one."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return set().union(*(keys(entry, f"{path}[]") for entry in value))
+    if not isinstance(value, dict) or path in OPEN:
+        return {path}
+    return set().union(*(keys(inner, f"{path}.{name}" if path else name) for name, inner in value.items()))
+
+
+def braces(text):
+    """All names that a name with braces stands for.
+
+    >>> braces("a.{b,c}")
+    ['a.b', 'a.c']
+    """
+    pieces = [piece.strip("{}").split(",") for piece in re.findall(r"\{[^}]*\}|[^{}]+", text)]
+    return ["".join(words) for words in itertools.product(*pieces)]
+
+
+def described(section, head):
+    """First cells of the table below a heading, braces written out."""
+    text = re.search(rf"^## {re.escape(section)}.*?\n(.*?)(?=^## |\Z)", page("reference"), re.MULTILINE | re.DOTALL)[1]
+    cells = [row[0] for row in rows(text, head)]
+    assert all(re.fullmatch(r"`[^`]+`", cell) for cell in cells)
+    found = [name for cell in cells for name in braces(cell.strip("`"))]
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_every_key_of_compare_is_described_and_no_other(capsys):
+    result = document(capsys, *RICH)
+    whole = {key for key in keys(result) if not key.startswith("config")} - {"schema", "pagedsim"}
+    for section in ("trace", "capacity"):
+        assert described(f"`{section}`", "key") == {key.removeprefix(f"{section}.") for key in whole if key.startswith(f"{section}.")}
+    assert described("`crosscheck[]`", "key") == {key.removeprefix("crosscheck[].") for key in whole if "crosscheck" in key}
+    scenarios = {re.sub(r"^scenarios\[\]\.(replicas\[\]\.)?", "", key) for key in whole if key.startswith("scenarios")}
+    assert described("`scenarios[]`", "key") == scenarios | {"measured"}
+    assert scenarios >= {"prefix_cache", "sharing", "replica"}                             # null under contiguous-max
+    measured = document(capsys, "--limit", "40", "--allocator", "paged", "--warm-up", "20%")["scenarios"][0]["measured"]
+    assert set(measured) == {"warm_up", "warnings", *METRICS}
+
+
+def test_every_column_of_a_sweep_is_described_and_no_other():
+    assert described("A row of a sweep", "column") == set(columns(()))
+
+
+def test_what_is_said_of_where_and_of_vllms_names_is_so():
+    text = page("reference")
+    for place in set(re.findall(r"`((?:sim|workloads|experiments)/[^`]*)`", text)):
+        assert (DOCS.parent / place).exists(), place
+    known = {name for names in (*NAMES.values(), *HISTOGRAMS.values()) for name in names}
+    assert set(re.findall(r"`vllm:(\w+)`", text)) <= known
+    assert len(set(re.findall(r"`vllm:(\w+)`", text))) >= 10
+
+
+def test_formulas_hold_in_a_run(capsys):
+    """A few that the page states, on a real result."""
+    result = document(capsys, "--limit", "120", "--allocator", "paged-prefix", "--warm-up", "20%")
+    of, capacity = result["scenarios"][0], result["capacity"]
+    memory, cache, slots = of["memory"], of["prefix_cache"], of["memory"]["slot_microseconds"]
+    assert slots["capacity"] == capacity["usable_slots"] * (of["window_us"][1] - of["window_us"][0])
+    assert sum(slots[part] for part in PARTS) == slots["capacity"]
+    assert all(memory[part] == slots[part] / slots["capacity"] for part in PARTS)
+    assert capacity["usable_slots"] == (capacity["num_blocks"] - 1) * capacity["block_size"]
+    assert cache["hit_rate"] == cache["hit_tokens"] / cache["query_tokens"]
+    assert sum(cache["hit_tokens_by_origin"].values()) == cache["hit_tokens"] + cache["resume_hit_tokens"]
+    assert of["sharing"]["saved_share"] == (1 - of["sharing"]["physical_slot_microseconds"]
+                                            / of["sharing"]["logical_slot_microseconds"])
+    assert of["throughput"]["requests_per_s"] == of["requests"]["completed"] / of["makespan_s"]
+    held = slots["token_states"] + slots["reserved"] + slots["internal"]
+    assert of["measured"]["kv_usage_mean"] == held / slots["capacity"]
+    assert memory["useful_of_allocated"] == slots["token_states"] / held
+
+
+# ---------------------------------------------------------------------- glossary and index
+def test_the_glossary_has_the_terms_that_code_is_named_by():
+    """The parts of the pool, allocators, metrics and the words of the allocators' and the pool's interfaces."""
+    text = page("glossary").lower()
+    terms = {part.replace("_", " ") for part in PARTS} | set(ALLOCATORS) | set(ROUTERS) | set(LATENCIES)
+    terms |= {word for name in ("admit", "extend", "fork", "release", "preempt", "evict", "touch") for word in [name]}
+    terms |= {"slot", "block", "block table", "block pool", "free queue", "ref count", "prefix hit", "copy-on-write", "watermark",
+              "reservation", "null block", "kv cache usage", "concurrency", "predicted concurrency", "cached block",
+              "internal fragmentation", "external fragmentation", "refused", "saturate", "session", "think time", "window", "warm-up"}
+    defined = {one_space(term) for line in re.findall(r"^- ((?:\*\*[^*]+\*\*(?:, )?)+):", text, re.MULTILINE)
+               for term in re.findall(r"\*\*([^*]+)\*\*", line)}
+    assert terms <= defined, sorted(terms - defined)
+
+
+def test_the_map_names_every_page():
+    text = page("index")
+    named = set(re.findall(r"\]\(([\w/-]+\.md)\)", text))
+    assert {path.name for path in DOCS.glob("*.md")} - {"index.md"} <= named
+    assert "(docs/index.md)" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
