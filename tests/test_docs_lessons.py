@@ -235,7 +235,7 @@ def test_the_glossary_has_the_terms_that_code_is_named_by():
     """The parts of the pool, allocators, metrics and the words of the allocators' and the pool's interfaces."""
     text = page("glossary").lower()
     terms = {part.replace("_", " ") for part in PARTS} | set(ALLOCATORS) | set(ROUTERS) | set(LATENCIES)
-    terms |= {word for name in ("admit", "extend", "fork", "release", "preempt", "evict", "touch") for word in [name]}
+    terms |= {"admit", "extend", "fork", "release", "preempt", "evict", "touch"}
     terms |= {"slot", "block", "block table", "block pool", "free queue", "ref count", "prefix hit", "copy-on-write", "watermark",
               "reservation", "null block", "kv cache usage", "concurrency", "predicted concurrency", "cached block",
               "internal fragmentation", "external fragmentation", "refused", "saturate", "session", "think time", "window", "warm-up"}
