@@ -1,4 +1,4 @@
-"""The lessons are true: commands run in the order of the page and print what is shown, pictures and tables are the simulator's."""
+"""The lessons are true: commands run in the page's order and print what is shown; pictures and tables are the simulator's."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from cli_run import document, run, shared_trace
 
 from experiments import animation
 from experiments.calibration.metrics_page import HISTOGRAMS, NAMES
+from experiments.deployment import deployment, model_and_gpu
+from experiments.plan import parser
 from experiments.whatif.simulate import METRICS, columns
 from sim.catalog import ALLOCATORS, ROUTERS
 from sim.kv_formula import blocks_for
 from sim.measures import LATENCIES
 from sim.memory.allocator import PARTS
 from sim.sizing.hardware import GIB
+from sim.sizing.plan import plan
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = tuple(path.stem for path in sorted(DOCS.glob("howto-*.md"))) + ("tutorial", "explanation")
+PAGES = (*(path.stem for path in sorted(DOCS.glob("howto-*.md"))), "tutorial", "explanation")
 BLOCK = re.compile(r"(?:<!-- wants (\S+) -->\n)?^```(toml|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -123,18 +126,20 @@ def rows(text, first):
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines()]
 
 
-def test_the_table_of_parallelism_is_the_plan(capsys):
+def test_the_table_of_parallelism_is_the_plan():
     table = rows(page("explanation"), "model | options")
     assert len(table) == 10
     for model, options, gpus, *numbers in table:
         words, (count, gpu) = options.strip("`").split(), gpus.split()
-        plan = run(capsys, "plan", "--model", model, "--gpu", gpu, "--max-model-len", "8192", *words, "--json", "-", "-q").json
+        asked = parser().parse_args(["--model", model, "--gpu", gpu, "--max-model-len", "8192", *words])
+        made = plan(deployment(asked, *model_and_gpu(asked, [])))
         sizes = {flag: int(n) for flag, n in zip(words, [*words[1:], "1"], strict=True) if flag in ("-tp", "-pp", "-dp")}
         replicas = sizes.get("-dp", 1)
         assert int(count) == math.prod(sizes.values())
-        assert numbers == [f"{plan['weights_gib']:.2f}", f"{plan['available_kv_gib']:.2f}", f"{plan['kv_bytes_per_token']:,}",
-                           f"{plan['kv_tokens']:,}", f"{replicas * plan['kv_tokens']:,}",
-                           f"{replicas * plan['max_concurrency']:.2f}"], (model, options)
+        tokens, at_once = made.report.kv_tokens, made.report.max_concurrency
+        assert numbers == [f"{made.budget.weights.gib:.2f}", f"{made.available_bytes / GIB:.2f}",
+                           f"{made.kv_bytes_per_token:,}", f"{tokens:,}", f"{replicas * tokens:,}",
+                           f"{replicas * at_once:.2f}"], (model, options)
 
 
 def test_the_table_of_block_sizes_is_the_simulation(capsys):
@@ -146,9 +151,9 @@ def test_the_table_of_block_sizes_is_the_simulation(capsys):
 
 def test_bytes_of_a_token_and_of_the_scores(capsys):
     text = page("explanation")
-    plan = run(capsys, "plan", "--model", "Llama-3.1-8B", "--gpu", "80GiB", "--json", "-", "-q").json
-    assert f"= {plan['kv_bytes_per_token']:,} bytes" in text
-    assert 4_294_967_296 == 4 * GIB == 32_768 * plan["kv_bytes_per_token"] and "4,294,967,296" in text
+    per_token = run(capsys, "plan", "--model", "Llama-3.1-8B", "--gpu", "80GiB", "--json", "-", "-q").json["kv_bytes_per_token"]
+    assert f"= {per_token:,} bytes" in text
+    assert 4_294_967_296 == 4 * GIB == 32_768 * per_token and "4,294,967,296" in text
 
 
 # ---------------------------------------------------------------------- reference
@@ -189,7 +194,8 @@ def test_every_key_of_compare_is_described_and_no_other(capsys):
     result = document(capsys, *RICH)
     whole = {key for key in keys(result) if not key.startswith("config")} - {"schema", "pagedsim"}
     for section in ("trace", "capacity"):
-        assert described(f"`{section}`", "key") == {key.removeprefix(f"{section}.") for key in whole if key.startswith(f"{section}.")}
+        inner = {key.removeprefix(f"{section}.") for key in whole if key.startswith(f"{section}.")}
+        assert described(f"`{section}`", "key") == inner
     assert described("`crosscheck[]`", "key") == {key.removeprefix("crosscheck[].") for key in whole if "crosscheck" in key}
     scenarios = {re.sub(r"^scenarios\[\]\.(replicas\[\]\.)?", "", key) for key in whole if key.startswith("scenarios")}
     assert described("`scenarios[]`", "key") == scenarios | {"measured"}
@@ -238,7 +244,8 @@ def test_the_glossary_has_the_terms_that_code_is_named_by():
     terms |= {"admit", "extend", "fork", "release", "preempt", "evict", "touch"}
     terms |= {"slot", "block", "block table", "block pool", "free queue", "ref count", "prefix hit", "copy-on-write", "watermark",
               "reservation", "null block", "kv cache usage", "concurrency", "predicted concurrency", "cached block",
-              "internal fragmentation", "external fragmentation", "refused", "saturate", "session", "think time", "window", "warm-up"}
+              "internal fragmentation", "external fragmentation", "refused", "saturate", "session", "think time", "window",
+              "warm-up"}
     defined = {one_space(term) for line in re.findall(r"^- ((?:\*\*[^*]+\*\*(?:, )?)+):", text, re.MULTILINE)
                for term in re.findall(r"\*\*([^*]+)\*\*", line)}
     assert terms <= defined, sorted(terms - defined)
