@@ -71,10 +71,7 @@ def main(argv: list[str]) -> int:
     if films:
         animate(films, title, options.plot)
     elif options.plot is not None:
-        plot_pool([{"allocator": n, "columns": [each.columns() for each in timelines[n]],
-                    "capacity": runs[n].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
-                    "concurrency": s["concurrency"]["mean"]}
-                   for n, s in zip(names, document["scenarios"], strict=True)], title, options.plot)
+        plot_pool(_panels(document["scenarios"], runs, timelines), title, options.plot)
     if options.requests is not None:
         write_text(options.requests, lambda file: _write_requests(file, runs))
     deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
@@ -149,6 +146,13 @@ def _watchers(moving: Sequence[Observer], logs: list[StayLog]) -> Callable[[int]
 
 
 # ---------------------------------------------------------------------- results
+def _panels(scenarios: list[dict[str, Any]], runs: dict[str, Run], timelines: dict[str, list[Timeline]]) -> list[dict[str, Any]]:
+    """What `plot_pool` draws."""
+    return [{"allocator": s["allocator"], "columns": [each.columns() for each in timelines[s["allocator"]]],
+             "capacity": runs[s["allocator"]].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
+             "concurrency": s["concurrency"]["mean"]} for s in scenarios]
+
+
 def compare_json(setup: Setup, served: list[Served], warm_up: str | None, stays: Mapping[str, list[Stays]]) -> dict[str, Any]:
     """The whole result as CONTRACT.md's object, and ``measured`` in each scenario if there is a warm-up rule.
 

@@ -57,7 +57,8 @@ def in_cells(slots: Parts, size: int) -> Parts:
     cells, parts = -(-len(slots) // size), len(PARTS)
     cell = np.arange(len(slots)) // size
     votes = np.bincount(cell * parts + slots, minlength=cells * parts).reshape(cells, parts)
-    return votes.argmax(axis=1).astype(np.uint8)
+    made: Parts = votes.argmax(axis=1).astype(np.uint8)
+    return made
 
 
 def _sequences(scheduler: Scheduler) -> Iterator[Sequence]:

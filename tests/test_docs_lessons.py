@@ -104,7 +104,35 @@ def test_links_lead_somewhere_and_sums_are_right(name):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         assert (DOCS / target).exists(), target
     for factors, product in re.findall(r"(\d[\d,]*(?: x \d[\d,]*)+) = (\d[\d,]*)", text):
-        assert math.prod(int(f.replace(",", "")) for f in factors.split(" x ")) == int(product.replace(",", "")), factors
+        assert math.prod(map(integer, factors.split(" x "))) == integer(product), factors
+    for whole, part, rest in re.findall(r"(\d[\d,]*) - (\d[\d,]*) = (\d[\d,]*)", text):
+        assert integer(whole) - integer(part) == integer(rest), whole
+
+
+def integer(text):
+    return int(text.replace(",", ""))
+
+
+def shown_and_told(text):
+    """A page in two: blocks, tables and sums, which are checked; and what is said about them."""
+    told, shown, fenced = [], [], False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        (shown if fenced or line.startswith(("|", "    ")) else told).append(line)
+    told = "\n".join(told)
+    return "\n".join([*shown, *re.findall(r"[\d,x \-]+ = [\d,]+", told)]), re.sub(r"`[^`]*`|\([^)]*\.md[^)]*\)", "", told)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_numbers_told_are_numbers_shown(name):
+    """Decimals and thousands as they are shown; whole percents rounded from what is shown."""
+    shown, told = shown_and_told(page(name))
+    numbers = set(re.findall(r"\d[\d,]*(?:\.\d+)?", shown))
+    exact = set(re.findall(r"\d+\.\d+|\d{1,3}(?:,\d{3})+", told))
+    assert exact <= numbers, exact - numbers
+    rounded = {f"{float(number):.0f}" for number in re.findall(r"\d+\.\d+(?= %)", shown)}
+    whole = set(re.findall(r"(?<![.\d])\d+(?= %)", told))
+    assert whole <= rounded | numbers, whole - rounded
 
 
 # ---------------------------------------------------------------------- explanation
