@@ -3,70 +3,72 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 
 from experiments import options as opt
+from experiments.animation import Film, check_animation, wanted
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
-from experiments.figures import check_format, plot_pool
-from experiments.html.compare_page import compare_page
-from experiments.html.page import write_page
+from experiments.compare_pictures import Drawn, draw
+from experiments.figures import check_format
 from experiments.measured import measured_json
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import bars
 from experiments.replicas import replicas_json
 from experiments.report import print_report
+from experiments.request_rows import write_requests
 from experiments.serving import Served, serve
 from experiments.setup import Setup, prepare
 from experiments.trace_options import add_trace
 from experiments.version import VERSION
 from sim.catalog import DEFAULT
-from sim.request_log import NEVER
-from sim.run import REJECTIONS, Observer, Run
+from sim.run import Observer
 from sim.stays import StayLog, Stays
 from sim.timeline import Timeline
 
 EXAMPLES = """examples:
   pagedsim compare
   pagedsim compare trace.csv --model Llama-2-13b --gpu A100-40GB --plot pool.png
+  pagedsim compare --allocator contiguous-max --allocator paged --plot pool.gif
   pagedsim compare trace.jsonl --model Llama-3.1-8B --gpu H100 --allocator paged --allocator paged-prefix --json -
   pagedsim compare chat.csv --model Llama-3.1-8B --gpu H100 --data-parallel-size 4 --router session-affinity
   pagedsim compare lengths.csv.gz --num-gpu-blocks-override 984 --max-model-len 2048 --saturate
 """
 PIPE_COLUMNS, LEAST_COLUMNS = 110, 98                 # where there is no terminal to ask; lines wrap rather than lose digits
-COLUMNS = ("allocator", "request", "status", "prompt_tokens", "output_tokens", "generated_tokens", "arrival_s", "queue_s",
-           "ttft_s", "tpot_s", "e2e_s", "residence_s", "hit_tokens", "preemptions")
 
 
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
-    if options.plot is not None:
+    names = _allocators(options)
+    if wanted(options.plot):
+        check_animation(options.plot, names, options.data_parallel_size)
+    elif options.plot is not None:
         check_format(options.plot)
     check_outputs({"--plot": options.plot, "--html": options.html, "--requests": options.requests,
                    "--chrome-trace": options.chrome_trace, "--json": options.json},
                   [options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
-    names = _allocators(options)
-    served, timelines, stays = _simulate(setup, names, options)
+    films = {name: Film(setup.sim.block_size) for name in names if wanted(options.plot)}
+    served, timelines, stays = _simulate(setup, names, options, films)
     runs = {one.name: one.run for one in served}
     setup.notes += cache_notes(runs)
     if options.chrome_trace is not None:
         traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
         setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, served, options.warm_up, stays)
-    _draw(document, runs, timelines, options, argv)
+    title = setup.trace.source if options.trace is None else Path(options.trace).name
+    draw(document, Drawn(runs, timelines, films, title, options.plot, options.html, argv))
     if options.requests is not None:
-        write_text(options.requests, lambda file: _write_requests(file, runs))
+        write_text(options.requests, lambda file: write_requests(file, runs))
     deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
@@ -75,20 +77,6 @@ def main(argv: list[str]) -> int:
         print(f"pagedsim compare: cross-check failed: {c['scenario']}: {_of(c)}{c['name']}: "
               f"{c['simulated']} against {c['analytic']}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _draw(document: dict[str, Any], runs: Mapping[str, Run], timelines: Mapping[str, list[Timeline]],
-          options: argparse.Namespace, words: list[str]) -> None:
-    """The pool over time as a picture, and inside a page; nothing where neither is asked for."""
-    title = document["trace"]["source"] if options.trace is None else Path(options.trace).name
-    rows = [{"allocator": s["allocator"], "columns": [each.columns() for each in timelines[s["allocator"]]],
-             "capacity": runs[s["allocator"]].ledger.capacity, "window_us": s["window_us"], "useful": s["memory"]["token_states"],
-             "concurrency": s["concurrency"]["mean"]} for s in document["scenarios"]]
-    if options.plot is not None:
-        plot_pool(rows, title, options.plot)
-    if options.html is not None:
-        page = compare_page(document, title, lambda path: plot_pool(rows, title, path), words)
-        write_page(options.html, page)
 
 
 def _of(check: dict[str, Any]) -> str:
@@ -129,7 +117,7 @@ class _Advance(Observer):
             self._progress.advance(self._task, len(finished))
 
 
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films: Mapping[str, Film],
               ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
     """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
     replicas = range(setup.sim.data_parallel_size)
@@ -139,13 +127,15 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     followed = traces or options.warm_up is not None
     with bars(options.quiet) as progress:
         for name in names:
-            moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
+            moving: list[Observer] = [films[name]] if name in films else []
+            if not progress.disable:
+                moving.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
             drawn = timelines[name] if options.plot is not None or options.html is not None or traces else None
             served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if followed else [])))
     return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if followed}
 
 
-def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
+def _watchers(moving: Sequence[Observer], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
     """The bar moves whichever replica is done; stays are each replica's own."""
     return lambda number: [*moving, *logs[number: number + 1]]
 
@@ -194,32 +184,3 @@ def config_json(setup: Setup) -> dict[str, Any]:
         "preemption_mode": "recompute" if scheduler.swap_blocks is None else "swap", "swap_blocks": scheduler.swap_blocks,
         "beam_turnover": scheduler.beam_turnover, "vllm_version": setup.version, "notes": setup.notes,
     }
-
-
-def _write_requests(file: IO[str], runs: dict[str, Run]) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    several = any(run.replica is not None for run in runs.values())
-    writer.writerow((*COLUMNS, "replica") if several else COLUMNS)
-    for name, run in runs.items():
-        log, demand, arrival = run.log, run.demand, run.arrival_us
-        for i in range(len(demand)):
-            status = REJECTIONS.get(int(run.verdict[i])) or ("completed" if log.finished_us[i] != NEVER else "unfinished")
-            output = int(demand.output[i]) if run.verdict[i] == 0 else 0
-            first, last = int(log.first_token_us[i]), int(log.finished_us[i])
-            tpot = (last - first) / (output - 1) / 1e6 if last != NEVER and output > 1 else ""
-            writer.writerow((name, i, status, int(demand.prompt[i]), int(demand.asked[i]), output, int(arrival[i]) / 1e6,
-                             *(_since(int(t), int(arrival[i])) for t in (log.admitted_us[i], first)), tpot,
-                             _since(last, int(arrival[i])), int(log.residence_us[i]) / 1e6, int(log.hit_tokens[i]),
-                             int(log.preemptions[i]), *_replica(run, i)))
-
-
-def _replica(run: Run, request: int) -> tuple[int | str, ...]:
-    """Who served it, where there are several."""
-    if run.replica is None:
-        return ()
-    number = int(run.replica[request])
-    return ("" if number < 0 else number,)
-
-
-def _since(time_us: int, arrival_us: int) -> float | str:
-    return "" if time_us == NEVER else (time_us - arrival_us) / 1e6

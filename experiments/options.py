@@ -209,7 +209,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     """Where results go."""
     group = parser.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
-    group.add_argument("--plot", metavar="FILE", help="a picture of the pool over time: .png, .svg or .pdf")
+    group.add_argument("--plot", metavar="FILE", help="a picture of the pool over time: .png, .svg or .pdf; .gif moves")
     group.add_argument("--html", metavar="FILE", help="a page with all of it, for any browser, without a network")
     group.add_argument("--requests", metavar="FILE.csv", help="one row a request and allocator")
     group.add_argument("--chrome-trace", metavar="FILE.json", help="requests as spans and the pool as counters, for "

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments import animation
 from experiments.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +45,8 @@ def test_conform_says_what_is_printed_here(monkeypatch, capsys):
 @pytest.mark.parametrize("command", [command for command in commands() if not command.startswith("pagedsim conform")])
 def test_commands_run(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(animation, "FRAMES", 2)        # the others would only take time
+    Path("docs").mkdir()
     assert WEEK.replace("\n", "\\n") in README
     Path("week.csv").write_text(WEEK)
     assert POINTS.replace("\n", "\\n") in README
