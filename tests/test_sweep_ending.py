@@ -207,10 +207,14 @@ def test_a_signal_waits_until_processes_are_begun():
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     other = threading.Thread(target=told)
     other.start()
-    with pytest.raises(Stopped) as stop, stoppable():
-        with born_deaf():
-            go.set()
-            other.join()
-            reached.append("begun")
-        reached.append("behind")
+
+    def begin():
+        with stoppable():
+            with born_deaf():
+                go.set()
+                other.join()
+                reached.append("begun")
+            reached.append("behind")
+    with pytest.raises(Stopped) as stop:
+        begin()
     assert reached == ["begun"] and stop.value.status == 143
