@@ -52,6 +52,14 @@ def test_a_report_fits_every_screen(browser, folder, name, width, scheme):
         assert page.play.title() != "hit"
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_a_report_fits_paper(browser, folder, name):
+    with opened(browser, folder / PAGES[name], 720, "dark") as page:
+        page.play.emulate_media(media="print")
+        assert page.play.evaluate("document.documentElement.scrollWidth") == 720
+        assert too_faint(page) == []
+
+
 def test_bars_are_as_wide_as_their_shares(browser, folder):
     with opened(browser, folder / "compare.html") as page:
         said = page.play.evaluate("""() => [...document.querySelectorAll(".bar")].map((bar) => [

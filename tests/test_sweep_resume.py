@@ -102,7 +102,7 @@ def test_killed_whenever_a_file_is_about_to_take_its_place(tmp_path):
         statuses.append(ended.returncode)
         if ended.returncode:
             assert finish(start(tmp_path / "s.toml", tmp_path / f"out{moment}", "--resume", "--jobs", "1"))[0] == 0
-    assert statuses == [-signal.SIGKILL] * 5 + [0] * 3
+    assert statuses == [-signal.SIGKILL] * 6 + [0] * 2
     for moment in range(1, 8):
         assert_same(tmp_path / "out8", tmp_path / f"out{moment}")
 
