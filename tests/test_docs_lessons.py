@@ -139,9 +139,11 @@ def test_numbers_told_are_numbers_shown(name):
 def test_the_seven_moments_are_those_of_the_engine():
     text = page("explanation")
     program = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
-    said = io.StringIO()
+    said, names = io.StringIO(), {}
     with contextlib.redirect_stdout(said):
-        exec(compile(program, "explanation.md", "exec"), {})
+        exec(compile(program, "explanation.md", "exec"), names)
+    requests = zip(names["NAMES"], names["TIME"], names["PROMPT"], names["OUTPUT"], strict=True)
+    assert [row[:4] for row in rows(text, "request | arrives at")] == [[str(cell) for cell in row] for row in requests]
     pictures = re.split(r"\n(?=time )", re.sub(r" +$", "", said.getvalue(), flags=re.MULTILINE).rstrip())
     shown = [re.sub(r"^    | +$", "", one, flags=re.MULTILINE).rstrip() for one in
              re.findall(r"^    time \d.*\n(?:    .*\n)+", text, re.MULTILINE)]
