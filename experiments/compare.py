@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from rich.console import Console
-from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.figures import check_format, plot_pool
 from experiments.output import check_outputs, deliver, write_text
-from experiments.progress import bars
+from experiments.progress import Advance, bars
 from experiments.replicas import replicas_json
 from experiments.report import print_report
 from experiments.serving import Served, serve
@@ -105,17 +104,6 @@ def _allocators(options: argparse.Namespace) -> list[str]:
 
 
 # ---------------------------------------------------------------------- running
-class _Advance(Observer):
-    """Moves a progress bar by the requests that finished."""
-
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def updated(self, now_us: int, finished: list[int]) -> None:
-        if finished:
-            self._progress.advance(self._task, len(finished))
-
-
 def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
               ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
     """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
@@ -125,13 +113,13 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace,
     served, traces = [], options.chrome_trace is not None
     with bars(options.quiet) as progress:
         for name in names:
-            moving = [] if progress.disable else [_Advance(progress, progress.add_task(name, total=len(setup.trace)))]
+            moving = [] if progress.disable else [Advance(progress, progress.add_task(name, total=len(setup.trace)))]
             drawn = timelines[name] if options.plot is not None or traces else None
             served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if traces else [])))
     return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if traces}
 
 
-def _watchers(moving: list[_Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
+def _watchers(moving: list[Advance], logs: list[StayLog]) -> Callable[[int], list[Observer]]:
     """The bar moves whichever replica is done; stays are each replica's own."""
     return lambda number: [*moving, *logs[number: number + 1]]
 

@@ -82,6 +82,10 @@ class SequenceGroups:
         """Handles of the reservations made at admission for sequences that do not run yet."""
         return [handle for handles in self._ahead.values() for handle in handles]
 
+    def ahead_of(self, request: int) -> list[int]:
+        """Those of one request, in the order of its sequences."""
+        return list(self._ahead.get(request, []))
+
     # ------------------------------------------------------------------ as a whole
     def reserve(self, request: int, handle: int) -> bool:
         """Where sequences have reservations: one for each, made with the first; False, all given back, if one does not fit."""

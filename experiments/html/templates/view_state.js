@@ -1,0 +1,151 @@
+// The pool at any frame: states are made by applying changes (experiments/viewer/changes.py) to the last one, or to a copy kept
+// every KEY_EVERY frames. Nothing here touches the page.
+"use strict";
+
+const KEY_EVERY = 64;
+const MOST_CELLS = 1024;
+const [STATES, RESERVED, INTERNAL, CACHED, EXTERNAL, REMAINDER, IDLE] = [0, 1, 2, 3, 4, 5, 6];
+
+/** A list used at both ends: without its first and without `dropped`, between `front` and `back`. */
+function changedList(old, [popped, dropped, front, back]) {
+  const gone = new Set(dropped);
+  return [...front, ...old.slice(popped).filter((one) => !gone.has(one)), ...back];
+}
+
+function emptyState() {
+  return { frame: -2, rows: new Map(), waiting: [], waits: 0, queue: [], findable: new Set(), holes: [], parts: [], numbers: [],
+           refused: "" };
+}
+
+/** Applies one frame's change to a state. */
+function apply(state, change, arena) {
+  state.frame += 1;
+  applyRows(state, change, arena);
+  if (change.w) state.waiting = changedList(state.waiting, change.w);
+  if (change.q) state.queue = changedList(state.queue, change.q);
+  for (const block of change.e ?? []) state.findable.delete(block);
+  for (const block of change.d ?? []) state.findable.add(block);
+  state.waits = change.v ?? state.waits;
+  state.holes = change.h ?? state.holes;
+  state.parts = change.l ?? state.parts;
+  state.numbers = change.m ?? state.numbers;
+  state.refused = change.f ?? state.refused;
+}
+
+function applyRows({ rows, frame }, change, arena) {
+  for (const id of change.x ?? []) rows.delete(id);
+  if (change.u) for (const row of rows.values()) row.computed += change.u;
+  for (const [id, computed] of change.c ?? []) rows.get(id).computed = computed;
+  for (const [id, from, blocks] of change.b ?? []) {
+    const row = rows.get(id);
+    row.blocks = row.blocks.slice(0, from).concat(blocks);
+    row.since = row.since.slice(0, from).concat(blocks.map(() => frame));
+  }
+  for (const [id, admitted, computed, end, held] of change.n ?? []) {
+    rows.set(id, { id, admitted, computed, end, blocks: arena ? [] : held, since: arena ? [frame] : held.map(() => frame),
+                   place: arena ? held : null });
+  }
+}
+
+/** Frames of one allocator, with a state that moves through them. */
+class Lane {
+  constructor(data) {
+    this.data = data;
+    this.state = emptyState();
+    apply(this.state, data.first, data.arena);
+    this.keys = [structuredClone(this.state)];
+    for (const change of data.frames) {
+      apply(this.state, change, data.arena);
+      if ((this.state.frame + 1) % KEY_EVERY === 0) this.keys.push(structuredClone(this.state));
+    }
+  }
+
+  /** The last frame at or before a stop; -1 before the first. */
+  frameAt(stop) {
+    return lastNotAfter(this.data.at, stop);
+  }
+
+  /** Moves the state to a frame. */
+  go(frame) {
+    const key = Math.floor((frame + 1) / KEY_EVERY);
+    if (frame < this.state.frame || frame - this.state.frame > KEY_EVERY) this.state = structuredClone(this.keys[key]);
+    while (this.state.frame < frame) apply(this.state, this.data.frames[this.state.frame + 1], this.data.arena);
+    return this.state;
+  }
+}
+
+/** Place of the last entry of an ascending list that is not above `wanted`; -1 for none. */
+function lastNotAfter(ascending, wanted) {
+  let low = 0, high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle] <= wanted) low = middle + 1; else high = middle;
+  }
+  return low - 1;
+}
+
+/** What free slots are now that hold nothing findable. */
+function freePart({ refused, parts }, arena) {
+  if (!refused) return IDLE;
+  return arena && !parts[REMAINDER] ? EXTERNAL : REMAINDER;
+}
+
+/** Who holds each block: block -> list of [row, place in its table]. */
+function holdersOf(state) {
+  const holders = new Map();
+  for (const row of state.rows.values()) {
+    row.blocks.forEach((block, place) => {
+      if (!holders.has(block)) holders.set(block, []);
+      holders.get(block).push([row, place]);
+    });
+  }
+  return holders;
+}
+
+/** The slots of one block as [part, slots, row or null], in order. */
+function blockSegments(block, held, state, size, free) {
+  if (!held) return [[state.findable.has(block) ? CACHED : free, size, null]];
+  const within = (tokens, place) => Math.min(Math.max(tokens - place * size, 0), size);
+  const filled = Math.max(...held.map(([row, place]) => within(row.computed, place)));
+  const wanted = Math.max(...held.map(([row, place]) => within(row.end, place)));
+  const row = held[0][0];
+  return [[STATES, filled, row], [RESERVED, wanted - filled, row], [INTERNAL, size - wanted, row]].filter(([, slots]) => slots);
+}
+
+/** Blocks of a pool by id, each with its segments and holders; slots that make no block are a last one. */
+function blocksOf(lane, state) {
+  const { blocks, size, rest } = lane.data, holders = holdersOf(state), free = freePart(state, false), made = [];
+  for (let block = 1; block <= blocks; block++) {
+    const held = holders.get(block);
+    made.push({ block, held: held ?? [], segments: blockSegments(block, held, state, size, free) });
+  }
+  if (rest) made.push({ block: 0, held: [], segments: [[EXTERNAL, rest, null]] });
+  return made;
+}
+
+/** Reservations and holes of an arena by address: {start, slots, row, segments}. */
+function arenaOf(lane, state) {
+  const free = freePart(state, true), made = state.holes.map(([start, slots]) => ({ start, slots, row: null,
+                                                                                    segments: [[free, slots, null]] }));
+  for (const row of state.rows.values()) {
+    const [start, size, rounded] = row.place, filled = Math.min(row.computed, size), wanted = Math.min(row.end, size);
+    const segments = [[STATES, filled, row], [RESERVED, wanted - filled, row], [INTERNAL, size - wanted, row],
+                      [EXTERNAL, rounded - size, row]];
+    made.push({ start, slots: rounded, row, segments: segments.filter(([, slots]) => slots) });
+  }
+  return made.sort((one, two) => one.start - two.start);
+}
+
+/** Slots by part as they are drawn: the same as the ledger, by another way. */
+function drawnParts(lane, state) {
+  const parts = new Array(7).fill(0);
+  for (const { segments } of lane.data.arena ? arenaOf(lane, state) : blocksOf(lane, state))
+    for (const [part, slots] of segments) parts[part] += slots;
+  return parts;
+}
+
+/** The block the next eviction will take, and how many blocks are handed out before it; null where none is cached. */
+function nextEvicted(state) {
+  const before = state.queue.findIndex((block) => state.findable.has(block));
+  return before < 0 ? null : { block: state.queue[before], before };
+}

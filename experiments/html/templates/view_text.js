@@ -1,0 +1,91 @@
+// Words: times, names, and what the block under the pointer or the focus is. Nothing here touches the page.
+"use strict";
+
+const PART_NAMES = ["token states", "reserved", "internal fragmentation", "cached", "external fragmentation", "remainder", "idle"];
+const MOST_LISTED = 40;
+
+/** A number with separators; text stays exact. */
+function thousands(number) {
+  return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** Microseconds as seconds, digit by digit: they may be text, where a number would be rounded. */
+function seconds(us) {
+  const digits = String(us).padStart(7, "0");
+  const [whole, part] = [digits.slice(0, -6), digits.slice(-6).replace(/0{1,3}$/, "")];
+  return `${thousands(whole)}.${part} s`;
+}
+
+function counted(n, noun) {
+  return `${thousands(n)} ${noun}${n === 1 ? "" : "s"}`;
+}
+
+/** When a frame was: at the latest, where moments before it are left out. */
+function since(lane, run, frame) {
+  if (frame < 0) return "since the start";
+  const time = seconds(run.us[lane.data.at[frame]]);
+  return lane.data.frames[frame].k ? `since ${time} at the latest` : `since ${time}`;
+}
+
+function listed(items) {
+  const shown = items.slice(0, MOST_LISTED).join(", ");
+  return items.length > MOST_LISTED ? `${shown} and ${thousands(items.length - MOST_LISTED)} more` : shown;
+}
+
+/** What a block holds, for whom, since when, and the block table it stands in. */
+function blockText(lane, run, state, { block, held, segments }) {
+  if (!block) return `${counted(segments[0][1], "slot")} that make no whole block: never used, external fragmentation.`;
+  if (!held.length) return freeText(lane, state, block, segments[0][0]);
+  const { names, size } = lane.data;
+  const holders = held.map(([row, place]) => `${names[row.id]} (place ${place + 1} of ${row.blocks.length} in its block table, ` +
+                                             `${since(lane, run, row.since[place])})`);
+  const slots = segments.map(([part, n]) => `${n} ${PART_NAMES[part]}`).join(", ");
+  const found = state.findable.has(block) ? " Its content can be found by a prefix lookup." : "";
+  const [first] = held[0];
+  return `Block ${block}, ref count ${held.length}: held by ${listed(holders)}. Of ${counted(size, "slot")}: ${slots}.${found} ` +
+         `Block table of ${names[first.id]}: ${listed(first.blocks)}.`;
+}
+
+function freeText(lane, state, block, part) {
+  const place = state.queue.indexOf(block);
+  const where = place < 0 ? "" : `, place ${place + 1} of ${state.queue.length} in the free queue`;
+  const what = part === CACHED ? "cached: free to take, and evicted when it is taken; until then a prefix lookup finds it"
+                               : `free, holds nothing that can be found (${PART_NAMES[part]})`;
+  return `Block ${block}, ref count 0${where}: ${what}.`;
+}
+
+/** What lies at some addresses. */
+function addressText(lane, run, { start, slots, row, segments }) {
+  const where = `Addresses ${thousands(start)} to ${thousands(start + slots - 1)}`;
+  if (!row) return `${where}: a hole of ${counted(slots, "slot")} (${PART_NAMES[segments[0][0]]}).`;
+  const parts = segments.map(([part, n]) => `${thousands(n)} ${PART_NAMES[part]}${part === EXTERNAL ? " (rounding)" : ""}`);
+  return `${where}: reserved for ${lane.data.names[row.id]}, admitted at ${seconds(row.admitted)}: ${parts.join(", ")}.`;
+}
+
+/** Several blocks drawn as one cell. */
+function cellText(lane, run, state, blocks) {
+  if (blocks.length === 1) return blockText(lane, run, state, blocks[0]);
+  const parts = new Array(7).fill(0), holders = new Set();
+  for (const { held, segments } of blocks) {
+    for (const [row] of held) holders.add(lane.data.names[row.id]);
+    for (const [part, slots] of segments) parts[part] += slots;
+  }
+  const slots = parts.map((n, part) => (n ? `${n} ${PART_NAMES[part]}` : "")).filter(Boolean).join(", ");
+  const whose = holders.size ? ` Held by ${listed([...holders])}.` : "";
+  return `Blocks ${blocks[0].block} to ${blocks[0].block + blocks.length - 1}: ${slots} slots.${whose}`;
+}
+
+/** The free queue in words. */
+function queueText(lane, state) {
+  if (!state.queue.length) return "Free queue: empty. A sequence that needs a block has to wait for one, or preempts the last.";
+  const head = state.queue.slice(0, 8).join(", "), more = state.queue.length > 8 ? ", ..." : "";
+  const evicted = nextEvicted(state);
+  const next = !lane.data.caching ? "" : evicted === null ? " None of them is cached, so the next eviction is not near." :
+    ` Next eviction: block ${evicted.block}, ${evicted.before ? `after ${counted(evicted.before, "other block")}` : "the very next"}.`;
+  return `Free queue (${counted(state.queue.length, "block")}, handed out in this order): ${head}${more}.${next}`;
+}
+
+/** A line of the formula with its numbers put in. */
+function filledIn(line, numbers) {
+  return line.replace(/\{(\d+)\}/g, (_, place) => numbers[Number(place)]);
+}

@@ -1,0 +1,132 @@
+"""`pagedsim view`: the interactive memory map: one trace, several allocators side by side on one clock, in one page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+
+from experiments import options as opt
+from experiments.cache_options import add_cache
+from experiments.html.page import data_block, provenance, render, write_page
+from experiments.load import load_trace
+from experiments.output import check_outputs
+from experiments.progress import Advance, bars
+from experiments.reading import unused
+from experiments.setup import Setup, size_up
+from experiments.trace_options import add_trace
+from experiments.viewer.document import LaneLog, document
+from experiments.viewer.legend import PARTS, WORDS
+from experiments.viewer.moments import MomentLog
+from experiments.viewer.thin import kept
+from experiments.viewer.wording import Names
+from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
+from sim.engine import Engine
+from sim.run import Observer, Run
+from workloads.request import InputError
+
+EXAMPLES = """examples:
+  pagedsim view --html map.html
+  pagedsim view trace.csv --num-gpu-blocks-override 129 --html map.html
+  pagedsim view --allocator contiguous-pow2 --allocator paged --placement first-fit --html map.html
+  pagedsim view trace.jsonl --model Llama-3.1-8B --gpu H100 --limit 500 --events 4000 --html map.html
+"""
+DEFAULT_ALLOCATORS = ("contiguous-max", "contiguous-oracle", "paged", "paged-prefix")
+DEFAULT_EVENTS, DEFAULT_FILE = 2000, "memory-map.html"
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command; returns the exit status."""
+    options = parser().parse_args(argv)
+    check_outputs({"--html": options.html}, [options.trace, options.warm_trace, options.step_time], to_stdout=(),
+                  inputs_are="what is read")
+    started = time.perf_counter()
+    setup = prepare(options)
+    page = map_page(setup, _allocators(options), options, argv)
+    write_page(options.html, page)
+    print(f"wrote {options.html}: {len(page.encode()) / 1e6:.1f} MB, opens in any browser without a network")
+    if not options.quiet:
+        for note in setup.notes:
+            print(f"note: {note}", file=sys.stderr)
+        print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of the command."""
+    made = opt.OneLineParser("pagedsim view", description=__doc__, epilog=EXAMPLES,
+                             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators):
+        add(made)
+    group = made.add_argument_group("output")
+    group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
+    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most moments of each allocator "
+                       f"on the page; a longer run is thinned around interesting ones, and says so (default {DEFAULT_EVENTS:,})")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    return made
+
+
+def prepare(options: argparse.Namespace) -> Setup:
+    """The trace and the pool; without a trace a small workload, in a pool whose blocks can be told apart."""
+    notes: list[str] = []
+    if options.trace is not None:
+        return size_up(load_trace(options, notes), options, notes)
+    unused(options)
+    trace = load_trace(options, notes, small_workload(options.seed, options.rate or RATE))
+    if options.model is None and options.num_gpu_blocks_override is None:
+        options.num_gpu_blocks_override = NUM_BLOCKS
+        notes.append(f"no trace, no --model: {trace.source} in a pool of {NUM_BLOCKS} blocks")
+        if options.max_model_len is None:
+            options.max_model_len = MAX_MODEL_LEN
+    return size_up(trace, options, notes)
+
+
+def _allocators(options: argparse.Namespace) -> list[str]:
+    names = options.allocator or [name for name in DEFAULT_ALLOCATORS
+                                  if name != "paged-prefix" or options.enable_prefix_caching]
+    return list(dict.fromkeys(names))
+
+
+def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str]) -> str:
+    """The text of the page.
+
+    Parameters
+    ----------
+    setup : Setup
+    allocators : list of str
+    options : Namespace
+        ``events`` and ``quiet``.
+    words : list of str
+        Of the command line behind ``view``.
+    """
+    labels = [f"r{request}" for request in range(len(setup.trace))]
+    lanes = _record(setup, allocators, labels, options)
+    source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
+    return render("view.html", title=f"Memory map: {source}", notes=setup.notes, block_size=setup.sim.block_size,
+                  lanes=" and ".join([", ".join(allocators[:-1]), allocators[-1]] if len(allocators) > 1 else allocators),
+                  parts=PARTS, words=WORDS, provenance=provenance(["view", *words]),
+                  data=data_block("run", document(lanes, labels, setup.kv_bytes_per_token)))
+
+
+def _record(setup: Setup, allocators: list[str], labels: list[str], options: argparse.Namespace) -> list[tuple[LaneLog, Run]]:
+    """Each run twice, with the same moments: once to choose among them, once to draw those that were chosen."""
+    made = []
+    with bars(options.quiet) as progress:
+        for name in allocators:
+            moving = [] if progress.disable else [Advance(progress, progress.add_task(name, total=2 * len(setup.trace)))]
+            moments = MomentLog()
+            _run(setup, name, [moments, *moving])
+            log = LaneLog(name, Names(labels), kept(moments.kinds, options.events))
+            made.append((log, _run(setup, name, [log, *moving])))
+    return made
+
+
+def _run(setup: Setup, name: str, observers: list[Observer]) -> Run:
+    config = replace(setup.sim, longest_jump=1)
+    try:
+        return Engine(setup.trace, config, name, observers=observers, warm=setup.warm).run()
+    except MemoryError:
+        raise InputError(f"{name}: {config.num_blocks:,} blocks of {config.block_size:,} slots take more memory than there is "
+                         "for a map") from None
