@@ -104,7 +104,7 @@ def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, w
     labels = [f"r{request}" for request in range(len(setup.trace))]
     lanes = _record(setup, allocators, labels, options)
     source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
-    return render("view.html", title=f"Memory map: {source}", notes=setup.notes, block_size=setup.sim.block_size,
+    return render("view.html", title=f"Memory map: {source}", source_name=source, notes=setup.notes, block_size=setup.sim.block_size,
                   lanes=" and ".join([", ".join(allocators[:-1]), allocators[-1]] if len(allocators) > 1 else allocators),
                   parts=PARTS, words=WORDS, provenance=provenance(["view", *words]),
                   data=data_block("run", document(lanes, labels, setup.kv_bytes_per_token)))

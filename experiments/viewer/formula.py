@@ -13,7 +13,7 @@ from sim.sizing.hardware import GIB
 TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block once more (shared) = {3} in use; " \
          "{3} + {4} cached + {5} free = {6} blocks"
 CEILINGS = TABLES.replace("sequences: ", "sequences: Σ ⌈tokens ÷ %s⌉ = ")
-RESERVATIONS = "{0} reservations: Σ = {1} slots, {2} with rounding; {3} − {2} = {4} free, in {5} holes"
+RESERVATIONS = "{0} reservations: Σ = {1} slots, {2} with rounding; {3} − {2} = {4} free; holes: {5}"
 USEFUL = "useful share of what is allocated: token states ÷ (token states + reserved + internal) = {%d} ÷ {%d} = {%d}"
 
 

@@ -19,7 +19,7 @@ WORDS = (
     ("preempted", "a running sequence needs a block and none is free: the sequence admitted last gives its blocks back and waits; what "
      "it computed is computed again later, unless its blocks are still found in the cache."),
     ("block table", "the blocks of a sequence in order. They may lie anywhere in the pool."),
-    ("ref count", "how many block tables hold a block; ×3 on the map. Above 1 the block is shared: its tokens are stored once."),
+    ("ref count", "how many block tables hold a block; Above 1 the block is shared and its tokens are stored once; the map says ×3 instead of a name and draws a double edge."),
     ("free queue", "blocks with ref count 0 in the order they will be handed out. N marks the next one."),
     ("evicted", "a cached block is handed out for new tokens; its old content can no longer be found. E marks the cached block that is "
      "evicted next."),

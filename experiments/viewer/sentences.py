@@ -121,13 +121,16 @@ def _given_back(scene: Scene, keys: list[Key], names: Names) -> str:
 
 def _preemption(scene: Scene, names: Names, request: int, computed: int) -> Sentence:
     gone = [key for key in scene.before.rows if key[0] == request]
-    what = "they lie in host memory, from which it will go on" if request in scene.swapped else \
-        f"its {count(computed, 'computed token')} will have to be computed again"
+    what = "they are copied to host memory, from which it will go on" if request in scene.swapped else \
+        f"its {count(computed, 'computed token')} will have to be computed again{_unless_found(scene)}"
     gives = _given_back(scene, gone, names) if gone else "it gives back what it took in this step"
     ahead = scene.after.waiting.index(request) if request in scene.after.waiting else 0
     place = f"behind {count(ahead, 'other')}" if ahead else "at the head of the queue"
-    return "preempt", f"{names[request]} preempted: a running sequence needs a block and none is free. {gives[0].upper()}" \
-                      f"{gives[1:]}; {what}; it waits {place}."
+    return "preempt", f"{names[request]} preempted, as no block is left for the others: {gives}; {what}; it waits {place}."
+
+
+def _unless_found(scene: Scene) -> str:
+    return ", but for what the cache still holds then" if scene.after.findable else ""
 
 
 # ---------------------------------------------------------------------- blocks that change hands

@@ -70,9 +70,9 @@ function prepared(canvas, height) {
 /** How many blocks a cell stands for, and how cells are laid out. */
 function gridOf(lane, width) {
   const blocks = lane.data.blocks + (lane.data.rest ? 1 : 0), each = Math.ceil(blocks / MOST_CELLS);
-  const cells = Math.ceil(blocks / each), least = cells <= 160 ? 26 : cells <= 480 ? 16 : 9;
+  const cells = Math.ceil(blocks / each), least = cells <= 160 ? 22 : cells <= 480 ? 16 : 9;
   const columns = Math.max(1, Math.min(cells, Math.floor(width / least)));
-  return { each, cells, columns, size: width / columns, height: Math.max(least, Math.min(width / columns, 34)),
+  return { each, cells, columns, size: width / columns, height: Math.max(least, Math.min(width / columns, 30)),
            lines: Math.ceil(cells / columns) };
 }
 
@@ -110,6 +110,7 @@ function drawSegments(ctx, lane, theme, box, segments) {
 function drawLabels(ctx, lane, theme, box, { block, held }, first, evicted) {
   if (held.length) {
     const [row] = held[0];
+    if (held.length > 1) frame(ctx, theme, box);
     tag(ctx, theme, box, held.length > 1 ? `×${held.length}` : lane.data.names[row.id], colourOf(lane, row));
   } else if (evicted !== null && block === evicted.block) {
     tag(ctx, theme, box, block === first ? "N E" : "E", theme.colours["--paper"]);
@@ -118,18 +119,23 @@ function drawLabels(ctx, lane, theme, box, { block, held }, first, evicted) {
   }
 }
 
-/** Words on a plain ground, cut to the box. */
+/** A second edge around a block that is shared. */
+function frame(ctx, theme, box) {
+  ctx.strokeStyle = theme.colours["--ink"];
+  ctx.lineWidth = 2;
+  ctx.strokeRect(box.x + 1, box.y + 1, box.width - 2, box.height - 2);
+}
+
+/** Words on a plain ground. */
 function tag(ctx, theme, box, words, ground) {
   ctx.font = "600 10px system-ui, sans-serif";
-  let shown = words;
-  while (shown.length > 1 && ctx.measureText(shown).width > box.width - 2) shown = shown.slice(0, -1);
-  const width = ctx.measureText(shown).width + 4, x = box.x + (box.width - width) / 2, y = box.y + box.height / 2;
+  const room = box.width - 2, width = Math.min(ctx.measureText(words).width + 4, box.width), x = box.x + (box.width - width) / 2, y = box.y + box.height / 2;
   ctx.fillStyle = ground;
   ctx.fillRect(x, y - 7, width, 14);
   ctx.fillStyle = ground === theme.colours["--paper"] ? theme.colours["--ink"] : WHITE_ON.has(ground) ? LIGHT_INK : DARK_INK;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(shown, box.x + box.width / 2, y + 0.5);
+  ctx.fillText(words, box.x + box.width / 2, y + 0.5, room);          // narrower letters, never fewer
 }
 
 function drawChosen(ctx, theme, box) {

@@ -32,7 +32,7 @@ class LaneView {
     parts.total.textContent = thousands(capacity);
     parts.notes.replaceChildren(...[...notes, ...this.#scale()].map((note) => element("li", note)));
     parts.fixed.replaceChildren(...fixed.map((line) => element("li", line)));
-    parts.queue.hidden = arena;
+    parts.blocks.hidden = arena;
     const what = arena ? `${counted(capacity, "slot")} in address order; arrow keys go from one reservation or hole to the next`
                        : `${counted(blocks, "block")} of ${counted(size, "slot")}; arrow keys go from block to block`;
     parts.map.setAttribute("aria-label", `Memory map of ${name}: ${what}`);
@@ -132,7 +132,9 @@ class LaneView {
     parts.running.replaceChildren(...rows.slice(0, MANY).map((row) => this.#chip(row)),
                                   ...(rows.length > MANY ? [element("li", `and ${rows.length - MANY} more`)] : []));
     if (!rows.length) parts.running.replaceChildren(element("li", "nobody"));
-    if (!lane.data.arena) parts.queue.textContent = queueText(lane, state);
+    if (lane.data.arena) return;
+    parts.shared.textContent = sharedText(lane, state);
+    parts.queue.textContent = queueText(lane, state);
   }
 
   #chip(row) {

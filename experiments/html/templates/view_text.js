@@ -2,7 +2,7 @@
 "use strict";
 
 const PART_NAMES = ["token states", "reserved", "internal fragmentation", "cached", "external fragmentation", "remainder", "idle"];
-const MOST_LISTED = 40;
+const MOST_LISTED = 40, MOST_GROUPS = 6;
 
 /** A number with separators; text stays exact. */
 function thousands(number) {
@@ -43,7 +43,7 @@ function blockText(lane, run, state, { block, held, segments }) {
   const found = state.findable.has(block) ? " Its content can be found by a prefix lookup." : "";
   const [first] = held[0];
   return `Block ${block}, ref count ${held.length}: held by ${listed(holders)}. Of ${counted(size, "slot")}: ${slots}.${found} ` +
-         `Block table of ${names[first.id]}: ${listed(first.blocks)}.`;
+         `Block table of ${names[first.id]}, ${counted(first.computed, "token")}: ${listed(first.blocks)}.`;
 }
 
 function freeText(lane, state, block, part) {
@@ -73,6 +73,19 @@ function cellText(lane, run, state, blocks) {
   const slots = parts.map((n, part) => (n ? `${n} ${PART_NAMES[part]}` : "")).filter(Boolean).join(", ");
   const whose = holders.size ? ` Held by ${listed([...holders])}.` : "";
   return `Blocks ${blocks[0].block} to ${blocks[0].block + blocks.length - 1}: ${slots} slots.${whose}`;
+}
+
+/** Which blocks several sequences hold, those with the same holders together. */
+function sharedText(lane, state) {
+  const groups = new Map();
+  for (const [block, held] of holdersOf(state)) {
+    if (held.length < 2) continue;
+    const key = held.map(([row]) => lane.data.names[row.id]).join(", ");
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(block);
+  }
+  const told = [...groups].map(([names, blocks]) => `${listed(blocks)} by ${names}`);
+  return told.length ? `Shared: ${told.slice(0, MOST_GROUPS).join("; ")}${told.length > MOST_GROUPS ? "; ..." : ""}.` : "Shared: none.";
 }
 
 /** The free queue in words. */
