@@ -104,10 +104,14 @@ def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, w
     labels = [f"r{request}" for request in range(len(setup.trace))]
     lanes = _record(setup, allocators, labels, options)
     source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
-    return render("view.html", title=f"Memory map: {source}", source_name=source, notes=setup.notes, block_size=setup.sim.block_size,
-                  lanes=" and ".join([", ".join(allocators[:-1]), allocators[-1]] if len(allocators) > 1 else allocators),
-                  parts=PARTS, words=WORDS, provenance=provenance(["view", *words]),
+    return render("view.html", title=f"Memory map: {source}", source_name=source, notes=setup.notes,
+                  block_size=setup.sim.block_size, lanes=_listed(allocators), parts=PARTS, words=WORDS,
+                  provenance=provenance(["view", *words]),
                   data=data_block("run", document(lanes, labels, setup.kv_bytes_per_token)))
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _record(setup: Setup, allocators: list[str], labels: list[str], options: argparse.Namespace) -> list[tuple[LaneLog, Run]]:

@@ -12,15 +12,19 @@ without ``dropped``, between ``front`` and ``back``. What has not changed is lef
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from experiments.html.page import MOST_EXACT
-from experiments.viewer.snapshot import Key, Row, Snapshot
+import numpy as np
+from numpy.typing import NDArray
 
-EMPTY = Snapshot({}, (), (), frozenset(), (), ())
+from experiments.html.page import MOST_EXACT
+from experiments.viewer.snapshot import NO_BLOCKS, NO_MARKS, Key, Row, Snapshot
+from workloads.request import IntArray
+
+EMPTY = Snapshot({}, (), NO_BLOCKS, NO_MARKS, (), ())
 MOST_WAITING = 40
 Change = dict[str, Any]
+Blocks = IntArray | NDArray[np.int32]
 
 
 def exact(n: int) -> int | str:
@@ -32,34 +36,45 @@ def exact(n: int) -> int | str:
     return n if abs(n) <= MOST_EXACT else str(n)
 
 
-def list_change(old: Sequence[int], new: Sequence[int]) -> list[Any]:
+def list_change(old: Blocks, new: Blocks) -> list[Any]:
     """How one list of distinct numbers becomes another.
 
-    >>> list_change([1, 2, 3, 4, 5], [9, 3, 5, 1])
+    >>> list_change(np.array([1, 2, 3, 4, 5]), np.array([9, 3, 5, 1]))
     [2, [4], [9], [1]]
-    >>> list_change([1, 2], [3])
+    >>> list_change(np.array([1, 2]), np.array([3]))
     [2, [], [3], []]
     """
-    start, stop = _longest_in_order(old, new)
-    stay = new[start:stop]
-    if not stay:
-        return [len(old), [], list(new), []]
-    popped, among = old.index(stay[0]), set(stay)
-    return [popped, [one for one in old[popped:] if one not in among], list(new[:start]), list(new[stop:])]
+    place = np.full(int(max(old.max(initial=-1), new.max(initial=-1))) + 1, -1)
+    place[old] = np.arange(len(old))
+    at = place[new]
+    start, stop = _longest_ascending(at)
+    if start == stop:
+        return [len(old), [], new.tolist(), []]
+    stays = np.zeros(len(old), bool)
+    stays[at[start:stop]] = True
+    popped = int(at[start])
+    dropped = old[popped:][~stays[popped:]]
+    return [popped, dropped.tolist(), new[:start].tolist(), new[stop:].tolist()]
 
 
-def _longest_in_order(old: Sequence[int], new: Sequence[int]) -> tuple[int, int]:
-    """The longest stretch of ``new`` whose numbers stand in ``old`` in the same order."""
-    place = {one: i for i, one in enumerate(old)}
-    best, start, last = (0, 0), 0, -1
-    for i, one in enumerate(new):
-        at = place.get(one, -1)
-        if at < 0 or at <= last:
-            start = i if at >= 0 else i + 1
-        last = at
-        if i + 1 - start > best[1] - best[0]:
-            best = (start, i + 1)
-    return best
+def _longest_ascending(at: IntArray) -> tuple[int, int]:
+    """The longest stretch of ascending numbers of 0 and more, the first of equals.
+
+    >>> _longest_ascending(np.array([-1, 2, 4, 0])), _longest_ascending(np.array([1, 2, 0]))
+    ((1, 3), (0, 2))
+    """
+    begins = np.ones(len(at) + 1, bool)
+    begins[1:-1] = (at[:-1] < 0) | (np.diff(at) <= 0)
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(starts) * (at[starts[:-1]] >= 0)
+    if not lengths.any():
+        return 0, 0
+    best = int(lengths.argmax())
+    return int(starts[best]), int(starts[best + 1])
+
+
+def _head(pool: Snapshot) -> IntArray:
+    return np.array(pool.waiting[:MOST_WAITING], np.int64)
 
 
 class Changes:
@@ -80,20 +95,22 @@ class Changes:
         """What changed since the last call."""
         last, self._last = self._last, pool
         change: Change = {"l": [exact(slots) for slots in pool.parts]} if pool.parts != last.parts else {}
-        old, new = last.waiting[:MOST_WAITING], pool.waiting[:MOST_WAITING]
-        for key, before, after in (("w", old, new), ("q", last.queue, pool.queue)):
-            if before != after:
+        lists: dict[str, tuple[Blocks, Blocks]] = {"w": (_head(last), _head(pool)), "q": (last.queue, pool.queue)}
+        for key, (before, after) in lists.items():
+            if not np.array_equal(before, after):
                 change[key] = list_change(before, after)
         if len(last.waiting) != len(pool.waiting):
             change["v"] = len(pool.waiting)
-        if pool.findable != last.findable:
-            change |= {"d": sorted(pool.findable - last.findable), "e": sorted(last.findable - pool.findable)}
+        was = last.findable if len(last.findable) else np.zeros_like(pool.findable)
+        for key, blocks in (("d", pool.findable & ~was), ("e", was & ~pool.findable)):
+            if blocks.any():
+                change[key] = np.flatnonzero(blocks).tolist()
         if pool.holes != last.holes:
             change["h"] = [list(hole) for hole in pool.holes]
         return change | self._rows(last.rows, pool.rows)
 
     def _rows(self, old: dict[Key, Row], new: dict[Key, Row]) -> Change:
-        stay = [key for key, row in new.items() if key in old and old[key].admitted_us == row.admitted_us]
+        stay = {key: None for key, row in new.items() if key in old and old[key].admitted_us == row.admitted_us}
         come = [self._whole(key, row) for key, row in new.items() if key not in stay]
         grown = {key: new[key].computed - old[key].computed for key in stay}
         usual = Counter(grown.values()).most_common(1)[0][0] if grown else 0

@@ -68,7 +68,7 @@ def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
         rounded, free = sum(place.rounded for place in places), sum(size for _, size in pool.holes)
         return [*(f"{n:,}" for n in (len(places), sum(place.size for place in places), rounded, allocator.capacity, free,
                                      len(pool.holes))), *last]
-    listed, held = sum(len(row.blocks) for row in pool.rows.values()), len(pool.holders())
+    listed, held = sum(len(row.blocks) for row in pool.rows.values()), allocator.pool.num_blocks - 1 - len(pool.queue)
     cached = pool.parts[3] // allocator.block_size
     free = len(pool.queue) - cached
     return [*(f"{n:,}" for n in (len(pool.rows), listed, listed - held, held, cached, free, held + cached + free)), *last]

@@ -59,7 +59,7 @@ class _Seen:
     taken: int = 0
     copies: int = 0
     handles: tuple[int, ...] = ()
-    refused: int | None = None
+    refused: tuple[int, bool] | None = None
     evicted: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -122,11 +122,14 @@ class Watcher(Observer):
         return {kind for kind, did in happened.items() if did} or {"step"}
 
     def _refused_anew(self) -> bool:
-        """Whether the head of the queue is refused who was not refused in the step before."""
-        refused = self._scheduler.refused
-        head = None if refused is None else self._scheduler.waiting.head()
-        anew = head is not None and head != self._seen.refused
-        self._seen.refused = head
+        """Whether the head of the queue is refused who was not in the step before, or was for want of a hole and not of slots."""
+        refused, allocator = self._scheduler.refused, self._allocator
+        now = None
+        if refused is not None:
+            fragmented = isinstance(allocator, ContiguousAllocator) and allocator.arena.free >= refused.need
+            now = (self._scheduler.waiting.head(), fragmented)
+        anew = now is not None and now != self._seen.refused
+        self._seen.refused = now
         return anew
 
 

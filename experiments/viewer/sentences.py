@@ -108,10 +108,10 @@ def _given_back(scene: Scene, keys: list[Key], names: Names) -> str:
         at, slots = ", ".join(f"{place.start:,}" for place in places[:MOST_LISTED]), sum(place.size for place in places)
         return f"{count(slots, 'slot')} at address {at} are free again, {unfilled:,} of them were empty"
     blocks = list(dict.fromkeys(block for row in rows for block in row.blocks))
-    holders, before = scene.after.holders(), scene.before.holders()
-    stay = [b for b in blocks if b in holders and any(key not in keys for key in before[b])]
-    taken = [b for b in blocks if b in holders and b not in stay]
-    cached = [b for b in blocks if b not in holders and b in scene.after.findable]
+    holders, before = scene.after.holders(blocks), scene.before.holders(blocks)
+    stay = [b for b in blocks if holders[b] and any(key not in keys for key in before[b])]
+    taken = [b for b in blocks if holders[b] and b not in stay]
+    cached = [b for b in blocks if not holders[b] and scene.after.findable[b]]
     parts = [f"{len(cached):,} stay cached" if cached else "", f"{len(stay):,} stay with others that share them" if stay else "",
              f"{len(taken):,} {'is' if len(taken) == 1 else 'are'} taken at once by "
              + names.several([key for b in taken for key in holders[b]]) if taken else ""]
@@ -130,7 +130,7 @@ def _preemption(scene: Scene, names: Names, request: int, computed: int) -> Sent
 
 
 def _unless_found(scene: Scene) -> str:
-    return ", but for what the cache still holds then" if scene.after.findable else ""
+    return ", but for what the cache still holds then" if scene.after.findable.any() else ""
 
 
 # ---------------------------------------------------------------------- blocks that change hands
@@ -138,9 +138,9 @@ def _evictions(scene: Scene, names: Names) -> list[Sentence]:
     evicted = scene.moment.evicted
     if not evicted:
         return []
-    holders = scene.after.holders()
+    holders = scene.after.holders(block for block, _ in evicted[:MOST_LISTED])
     shown = [f"{block} (written by {names[writer] if writer >= 0 else 'an earlier trace'}"
-             f"{', now held by ' + names.several(holders[block]) if block in holders else ''})"
+             f"{', now held by ' + names.several(holders[block]) if holders[block] else ''})"
              for block, writer in evicted[:MOST_LISTED]]
     more = f" and {len(evicted) - MOST_LISTED:,} more" if len(evicted) > MOST_LISTED else ""
     one = len(evicted) == 1
@@ -204,7 +204,7 @@ def _reservations(scene: Scene, keys: list[Key]) -> str:
 
 
 def _sharing(scene: Scene, names: Names, request: int, blocks: tuple[int, ...], block_size: int) -> list[Sentence]:
-    holders = scene.after.holders()
+    holders = scene.after.holders(blocks)
     shared = [b for b in blocks if any(key[0] != request for key in holders[b])]
     alone = [b for b in blocks if b not in shared]
     with_whom = names.several([key for b in shared for key in holders[b] if key[0] != request])

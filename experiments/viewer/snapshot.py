@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.memory.block_pool import NO_HASH
 from sim.memory.contiguous import ContiguousAllocator
@@ -16,6 +17,7 @@ from sim.scheduler import Scheduler
 Drawn = PagedAllocator | ContiguousAllocator
 Key = tuple[int, int]
 """Row of the trace, and which of its sequences: 0 for the first."""
+NO_BLOCKS, NO_MARKS = np.zeros(0, np.int32), np.zeros(0, bool)
 
 
 class Place(NamedTuple):
@@ -49,19 +51,19 @@ class Row:
     place: Place | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The state of one allocator and its scheduler; ``rows`` in running order.
+    """The state of one allocator and its scheduler; ``rows`` in running order. What a large pool has much of is in arrays.
 
     Parameters
     ----------
     rows : dict of Key to Row
     waiting : tuple of int
         Requests, the head first.
-    queue : tuple of int
+    queue : int array
         The free queue: blocks in the order they will be handed out.
-    findable : frozenset of int
-        Blocks whose contents a prefix lookup can find.
+    findable : bool array, by block id
+        Whether a prefix lookup can find a block's content.
     holes : tuple of (start, size)
         Of an arena.
     parts : tuple of int
@@ -70,17 +72,18 @@ class Snapshot:
 
     rows: dict[Key, Row]
     waiting: tuple[int, ...]
-    queue: tuple[int, ...]
-    findable: frozenset[int]
+    queue: NDArray[np.int32]
+    findable: NDArray[np.bool_]
     holes: tuple[tuple[int, int], ...]
     parts: tuple[int, ...]
 
-    def holders(self) -> dict[int, list[Key]]:
-        """For each block held by somebody, who: as many as its ref count says."""
-        held: dict[int, list[Key]] = {}
+    def holders(self, blocks: Iterable[int]) -> dict[int, list[Key]]:
+        """For each of these blocks who holds it: as many as its ref count says."""
+        held: dict[int, list[Key]] = {block: [] for block in blocks}
+        wanted = set(held)
         for key, row in self.rows.items():
-            for block in row.blocks:
-                held.setdefault(block, []).append(key)
+            for block in wanted.intersection(row.blocks):
+                held[block].append(key)
         return held
 
 
@@ -95,9 +98,9 @@ def look(allocator: Drawn, scheduler: Scheduler, admitted_us: Mapping[int, int])
     parts = tuple(int(slots) for slots in allocator.counts(scheduler.computed, scheduler.refused))
     rows, waiting = _rows(allocator, scheduler, admitted_us), tuple(scheduler.waiting)
     if isinstance(allocator, ContiguousAllocator):
-        return Snapshot(rows, waiting, (), frozenset(), tuple(allocator.arena.holes()), parts)
-    findable = np.flatnonzero(allocator.pool.hash_of != NO_HASH).tolist()
-    return Snapshot(rows, waiting, tuple(allocator.pool.free_queue().tolist()), frozenset(findable), (), parts)
+        return Snapshot(rows, waiting, NO_BLOCKS, NO_MARKS, tuple(allocator.arena.holes()), parts)
+    pool = allocator.pool
+    return Snapshot(rows, waiting, pool.free_queue(), pool.hash_of != NO_HASH, (), parts)
 
 
 def _rows(allocator: Drawn, scheduler: Scheduler, admitted_us: Mapping[int, int]) -> dict[Key, Row]:

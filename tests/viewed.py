@@ -1,0 +1,105 @@
+"""Runs as the memory map records them, and its changes applied one after the other, as the page's script does."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from small import config_of, trace_of
+
+from experiments.viewer.changes import MOST_WAITING
+from experiments.viewer.document import LaneLog
+from experiments.viewer.record import Frame
+from experiments.viewer.snapshot import Snapshot
+from experiments.viewer.wording import Names
+from sim.engine import Engine
+from sim.run import Run
+from sim.timeline import Timeline
+from workloads.request import Trace
+
+
+class Kept(LaneLog):
+    """Writes down as the page has it, and keeps the frames as well."""
+
+    def frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        super().frame(frame)
+
+
+class Seen(NamedTuple):
+    run: Run
+    log: Kept
+    booked: dict[int, tuple[int, ...]]
+    """The ledger's seven parts from each time on, by the engine's own samples."""
+
+    @property
+    def frames(self):
+        return self.log.frames
+
+    @property
+    def sentences(self):
+        return [(frame.time_us, *sentence) for frame in self.frames for sentence in frame.sentences]
+
+    def said(self, *kinds):
+        return [text for _, kind, text in self.sentences if kind in kinds]
+
+
+def names_of(trace: Trace) -> list[str]:
+    return [f"r{request}" for request in range(len(trace))]
+
+
+def seen(trace, config, allocator, kept=None, warm=None) -> Seen:
+    """A run and what the map records of it; ``kept`` as of `LaneLog`."""
+    log, timeline = Kept(allocator, Names(names_of(trace)), kept), Timeline(most=1 << 40)
+    run = Engine(trace, config, allocator, timeline, [log], warm=warm).run()
+    columns = np.stack(list(timeline.columns().values()), axis=1).tolist()
+    return Seen(run, log, {row[0]: tuple(row[1:8]) for row in columns})
+
+
+def small(requests, allocator, num_blocks, block_size=4, max_model_len=32, content=None, kept=None, **changes):
+    """`seen` for requests by hand, one microsecond a step."""
+    config = config_of(num_blocks, block_size, max_model_len, longest_jump=1, **changes)
+    return seen(trace_of(requests, content), config, allocator, kept)
+
+
+# ---------------------------------------------------------------------- what the script does with the changes
+def lane_json(log: LaneLog, run: Run) -> dict[str, Any]:
+    stops = sorted(log.stops)
+    return log.lane({stop: i for i, stop in enumerate(stops)}, run, None)
+
+
+def applied(lane: dict[str, Any]):
+    """The state after each frame: rows, waiting, how many wait, queue, findable, holes, parts."""
+    state: dict[str, Any] = {"rows": {}, "w": [], "v": 0, "q": [], "findable": set(), "h": [], "l": []}
+    for change in [lane["first"], *lane["frames"]]:
+        _rows(state["rows"], change, lane["arena"])
+        for key in ("w", "q"):
+            if key in change:
+                popped, dropped, front, back = change[key]
+                state[key] = [*front, *(one for one in state[key][popped:] if one not in dropped), *back]
+        state["findable"] = (state["findable"] - set(change.get("e", []))) | set(change.get("d", []))
+        state |= {key: change[key] for key in ("v", "h", "l") if key in change}
+        yield {**state, "rows": {name: dict(row) for name, row in state["rows"].items()}}
+
+
+def _rows(rows, change, arena):
+    for number in change.get("x", []):
+        del rows[number]
+    for row in rows.values():
+        row["computed"] += change.get("u", 0)
+    for number, computed in change.get("c", []):
+        rows[number]["computed"] = computed
+    for number, start, blocks in change.get("b", []):
+        rows[number]["held"] = rows[number]["held"][:start] + blocks
+    for number, admitted, computed, end, held in change.get("n", []):
+        rows[number] = {"admitted": admitted, "computed": computed, "end": end, "held": held}
+
+
+def state_of(pool: Snapshot, keys) -> dict[str, Any]:
+    """A snapshot in the form of `applied`."""
+    rows = {keys.index(key): {"admitted": row.admitted_us, "computed": row.computed, "end": row.end,
+                              "held": list(row.blocks) if row.place is None else list(row.place)}
+            for key, row in pool.rows.items()}
+    return {"rows": rows, "w": list(pool.waiting[:MOST_WAITING]), "v": len(pool.waiting), "q": pool.queue.tolist(),
+            "findable": set(np.flatnonzero(pool.findable).tolist()), "h": [list(hole) for hole in pool.holes],
+            "l": list(pool.parts)}
