@@ -20,7 +20,7 @@ from experiments.trace_options import add_trace
 from experiments.viewer.document import LaneLog, document
 from experiments.viewer.legend import PARTS, WORDS
 from experiments.viewer.moments import MomentLog
-from experiments.viewer.thin import kept
+from experiments.viewer.thin import kept, shares
 from experiments.viewer.wording import Names
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
 from sim.engine import Engine
@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
         add(made)
     group = made.add_argument_group("output")
     group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
-    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most moments of each allocator "
-                       f"on the page; a longer run is thinned around interesting ones, and says so (default {DEFAULT_EVENTS:,})")
+    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, of all "
+                       f"allocators together; longer runs are thinned around interesting ones, and say so (default {DEFAULT_EVENTS:,})")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
     return made
 
@@ -116,15 +116,17 @@ def _listed(names: list[str]) -> str:
 
 def _record(setup: Setup, allocators: list[str], labels: list[str], options: argparse.Namespace) -> list[tuple[LaneLog, Run]]:
     """Each run twice, with the same moments: once to choose among them, once to draw those that were chosen."""
-    made = []
+    names = Names(labels)
     with bars(options.quiet) as progress:
-        for name in allocators:
-            moving = [] if progress.disable else [Advance(progress, progress.add_task(name, total=2 * len(setup.trace)))]
-            moments = MomentLog()
-            _run(setup, name, [moments, *moving])
-            log = LaneLog(name, Names(labels), kept(moments.kinds, options.events))
-            made.append((log, _run(setup, name, [log, *moving])))
-    return made
+        moving: dict[str, list[Observer]] = {
+            name: [] if progress.disable else [Advance(progress, progress.add_task(name, total=2 * len(setup.trace)))]
+            for name in allocators}
+        moments = {name: MomentLog() for name in allocators}
+        for name, log in moments.items():
+            _run(setup, name, [log, *moving[name]])
+        room = shares([len(log.kinds) for log in moments.values()], options.events)
+        lanes = [LaneLog(name, names, kept(log.kinds, most)) for (name, log), most in zip(moments.items(), room, strict=True)]
+        return [(lane, _run(setup, lane.name, [lane, *moving[lane.name]])) for lane in lanes]
 
 
 def _run(setup: Setup, name: str, observers: list[Observer]) -> Run:

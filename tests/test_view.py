@@ -53,7 +53,8 @@ def test_a_reservation_that_finds_too_little_is_refused_for_the_remainder():
     assert view.said("refuse") == ["r2 refused: needs 8 contiguous slots; 4 free, largest hole 4: too few in total (remainder)."]
     first = next(frame for frame in view.frames if frame.pool.rows)
     assert first.pool.parts == (11, 2, 3, 0, 0, 4, 0) and first.pool.holes == ((16, 4),)
-    assert view.said("finish")[0] == "r1 has its last token and leaves: 8 slots at address 8 are free again, 2 of them were empty."
+    assert view.said("finish")[0] == "r1 has its last token and leaves: 8 slots at address 8 are free again, 2 of them were " \
+                                     "empty."
 
 
 def test_holes_that_do_not_lie_in_a_row_are_external_fragmentation():
@@ -76,8 +77,8 @@ def test_buddy_rounding_is_told():
 
 def test_a_preemption_says_what_becomes_of_the_blocks():
     view = small([(8, 6), (8, 6)], "paged", 6)         # 5 blocks: both take 2, then 1 is left for two that need one
-    assert view.said("preempt") == ["r1 preempted, as no block is left for the others: its 2 blocks are given back; its 8 computed "
-                                    "tokens will have to be computed again; it waits at the head of the queue."]
+    assert view.said("preempt") == ["r1 preempted, as no block is left for the others: its 2 blocks are given back; its 8 "
+                                    "computed tokens will have to be computed again; it waits at the head of the queue."]
     assert view.said("grow")[0] == "r0 takes block 5."
     barred, short = view.said("refuse")[0], [frame.refused for frame in view.frames if "free" in frame.refused]
     assert barred == "r1 refused: nobody is admitted in a step that preempts."
@@ -97,8 +98,8 @@ def test_what_is_shared_and_with_whom():
     view = small([(9, 4), (10, 4, 1)], "paged-prefix", 20, content=SHARED)
     assert view.said("share") == ["r1 finds 8 tokens of its prompt in the prefix cache: blocks 1, 2 shared with r0."]
     assert view.said("admit")[1] == "r1 admitted: takes block 4; 2 tokens computed in this step."
-    assert view.said("finish")[0] == "r0 has its last token and leaves: its 3 blocks are given back (1 stay cached, 2 stay with " \
-                                     "others that share them)."
+    assert view.said("finish")[0] == "r0 has its last token and leaves: its 3 blocks are given back (1 stay cached, 2 stay " \
+                                     "with others that share them)."
     shared = next(frame for frame in view.frames if len(frame.pool.rows) == 2).pool
     assert shared.holders([1, 3]) == {1: [(0, 0), (1, 0)], 3: [(0, 0)]} and shared.parts[0] == 9 + 1 + 2
 
@@ -116,8 +117,8 @@ def test_cached_blocks_are_found_again_or_evicted():
 def test_its_own_prefix_in_the_free_queue_does_not_help():
     # 6 blocks. r0 leaves 3 cached; r1 takes 2 of the 3 others; r2 finds 2 of the cached and needs 4 more: 1 + 3 free.
     view = small([(12, 1), (7, 9, 2), (24, 1, 3)], "paged-prefix", 7, content=[[1, 2, 3], [8, 9], [1, 2, 4, 5, 6, 7]])
-    assert view.said("refuse") == ["r2 refused: needs 4 new blocks, 2 free blocks of its own prefix to be kept; 4 free (3 of them "
-                                   "cached): 2 too few."]
+    assert view.said("refuse") == ["r2 refused: needs 4 new blocks, 2 free blocks of its own prefix to be kept; 4 free (3 of "
+                                   "them cached): 2 too few."]
 
 
 def test_the_watermark_is_told():
@@ -296,16 +297,17 @@ def test_rejected_requests_are_named():
     assert lane_json(view.log, view.run)["notes"] == ["rejected at arrival (larger than pool): r1"]
 
 
-def test_2000_events_are_under_3_megabytes(capsys, tmp_path):
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text('requests = 400\narrivals = "poisson:rate=10"\nprompt = "uniform:least=8,most=900"\n'
-                      'output = "uniform:least=8,most=400"\nprefix = "system:tokens=512,prompts=3"\n')
-    trace, page = tmp_path / "trace.csv", tmp_path / "map.html"
+@pytest.mark.parametrize("sized", [("--num-gpu-blocks-override", 97, "--max-model-len", 256),
+                                   ("--num-gpu-blocks-override", 20_000, "--max-model-len", 256)], ids=["small", "large"])
+def test_2000_events_are_under_3_megabytes(capsys, tmp_path, sized):
+    recipe, trace, page = tmp_path / "recipe.toml", tmp_path / "trace.csv", tmp_path / "map.html"
+    recipe.write_text('requests = 250\narrivals = "poisson:rate=16"\nprompt = "uniform:least=8,most=48"\n'
+                      'output = "uniform:least=8,most=120"\nprefix = "system:tokens=48,prompts=2"\n')
     assert run(capsys, "trace", "synth", recipe, trace, "-q").status == 0
-    said = run(capsys, "view", trace, "--html", page)
-    assert said.status == 0 and page.stat().st_size < 3_000_000
-    frames = [len(lane["frames"]) for lane in document_of(page)["lanes"]]
-    assert frames == [2000] * 4
+    assert run(capsys, "view", trace, *sized, "--html", page, "-q").status == 0
+    lanes = document_of(page)["lanes"]
+    assert page.stat().st_size < 3_000_000 and sum(len(lane["frames"]) for lane in lanes) == 2000
+    assert all(lane["notes"][0].startswith("500 of ") for lane in lanes)
 
 
 def document_of(page):
@@ -320,7 +322,8 @@ def test_the_command_writes_one_page_that_is_the_same_again(capsys, tmp_path):
     assert run(capsys, "view", "--html", page, "-q").err == ""
     again = page.read_bytes()
     assert first.replace(b" -q", b"") == again.replace(b" -q", b"")
-    assert [lane["name"] for lane in document_of(page)["lanes"]] == ["contiguous-max", "contiguous-oracle", "paged", "paged-prefix"]
+    names = [lane["name"] for lane in document_of(page)["lanes"]]
+    assert names == ["contiguous-max", "contiguous-oracle", "paged", "paged-prefix"]
 
 
 def test_the_file_has_a_name_of_its_own(capsys, tmp_path, monkeypatch):
@@ -340,7 +343,8 @@ def test_a_trace_of_ones_own_with_a_model_says_bytes(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "named"), [
-    (("--html", "-"), "--html -: "), (("--events", 3), "at least 10 is wanted"), (("--data-parallel-size", 2), "--data-parallel-size"),
+    (("--html", "-"), "--html -: "), (("--events", 3), "at least 10 is wanted"),
+    (("--data-parallel-size", 2), "--data-parallel-size"),
     (("--allocator", "page"), "--allocator"), (("--warm-trace", "x.csv"), "--warm-trace is for a trace file"),
     (("--num-gpu-blocks-override", 3, "--max-model-len", 256), "fewer than one request"),
 ])

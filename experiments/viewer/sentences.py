@@ -85,13 +85,14 @@ def _ends(scene: Scene, names: Names) -> Iterator[Sentence]:
         gone = [key for key in scene.before.rows if key[0] == request]
         gives = _given_back(scene, gone, names) if gone else "it held nothing"
         yield "finish", f"{names[request]} has its last token and leaves: {gives}."
-    for request in dict.fromkeys(key[0] for key in scene.after.rows):
+    several = dict.fromkeys(key[0] for pool in (scene.after, scene.before) for key in pool.rows if key[1])
+    for request in several:
         now, then = (_tables(rows, request) for rows in (scene.after.rows, scene.before.rows))
         if len(now) > len(then) > 0 and not next(iter(now.values())).place:
             yield "fork", f"{names[request]} branches: {count(len(now), 'sequence')} hold the same blocks."
         elif now.keys() == then.keys() and any(now[key].blocks != then[key].blocks for key in now):
             yield "fork", f"{names[request]}: its beams have chosen whom to go on from; they share the blocks up to there."
-        elif len(now) < len(then):
+        elif 0 < len(now) < len(then):
             yield "finish", f"{names[request]}: {count(len(then) - len(now), 'sequence')} of it ended; others go on."
 
 

@@ -47,6 +47,19 @@ def kept(kinds: Sequence[frozenset[str]], most: int) -> list[int]:
     return sorted(chosen)
 
 
+def shares(moments: Sequence[int], most: int) -> list[int]:
+    """How many moments of each run are kept where there is room for ``most`` of all: as many of each, short runs whole.
+
+    >>> shares([600, 40, 900], 1000), shares([600, 40, 200], 1000)
+    ([480, 40, 480], [600, 40, 200])
+    """
+    left, made = most, [0] * len(moments)
+    for i, run in enumerate(sorted(range(len(moments)), key=lambda run: moments[run])):
+        made[run] = min(moments[run], left // (len(moments) - i))
+        left -= made[run]
+    return made
+
+
 def evenly(numbers: Sequence[int], room: int) -> list[int]:
     """``room`` of the numbers, spread evenly over them.
 
