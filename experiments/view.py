@@ -62,8 +62,9 @@ def parser() -> argparse.ArgumentParser:
         add(made)
     group = made.add_argument_group("output")
     group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
-    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, of all "
-                       f"allocators together; longer runs are thinned around interesting ones, and say so (default {DEFAULT_EVENTS:,})")
+    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, "
+                       "those of all allocators together; longer runs are thinned around interesting ones, and say so "
+                       f"(default {DEFAULT_EVENTS:,})")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
     return made
 
