@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli_run import lengths, mooncake, run
 from small import config_of, trace_of
-from viewed import applied, lane_json, names_of, seen, small, state_of
+from viewed import applied, changed, lane_json, names_of, seen, small, state_of
 
 from experiments.html.page import data_block
 from experiments.viewer.changes import list_change
@@ -270,8 +270,7 @@ def test_list_changes_are_whatever_it_takes():
     rng = np.random.default_rng(0)
     for _ in range(300):
         old, new = (rng.permutation(9)[: rng.integers(0, 9)] for _ in range(2))
-        popped, dropped, front, back = list_change(old, new)
-        assert [*front, *(one for one in old.tolist()[popped:] if one not in dropped), *back] == new.tolist()
+        assert changed(old.tolist(), list_change(old, new)) == new.tolist()
     assert list_change(np.arange(100), np.append(np.arange(3, 100), [1, 0])) == [3, [], [], [1, 0]]
 
 

@@ -68,6 +68,18 @@ def lane_json(log: LaneLog, run: Run) -> dict[str, Any]:
     return log.lane({stop: i for i, stop in enumerate(stops)}, run, None)
 
 
+def unpacked(numbers):
+    """Numbers as they were before `packed`."""
+    return [n for one in numbers for n in ([one] if isinstance(one, int) else
+                                           [one[0] + i * (1 if one[1] > 0 else -1) for i in range(abs(one[1]))])]
+
+
+def changed(old, change):
+    """A list after a `list_change`."""
+    popped, (dropped, front, back) = change[0], map(unpacked, change[1:])
+    return [*front, *(one for one in old[popped:] if one not in dropped), *back]
+
+
 def applied(lane: dict[str, Any]):
     """The state after each frame: rows, waiting, how many wait, queue, findable, holes, parts."""
     state: dict[str, Any] = {"rows": {}, "w": [], "v": 0, "q": [], "findable": set(), "h": [], "l": []}
@@ -75,9 +87,8 @@ def applied(lane: dict[str, Any]):
         _rows(state["rows"], change, lane["arena"])
         for key in ("w", "q"):
             if key in change:
-                popped, dropped, front, back = change[key]
-                state[key] = [*front, *(one for one in state[key][popped:] if one not in dropped), *back]
-        state["findable"] = (state["findable"] - set(change.get("e", []))) | set(change.get("d", []))
+                state[key] = changed(state[key], change[key])
+        state["findable"] = (state["findable"] - set(unpacked(change.get("e", [])))) | set(unpacked(change.get("d", [])))
         state |= {key: change[key] for key in ("v", "h", "l") if key in change}
         yield {**state, "rows": {name: dict(row) for name, row in state["rows"].items()}}
 
@@ -90,9 +101,13 @@ def _rows(rows, change, arena):
     for number, computed in change.get("c", []):
         rows[number]["computed"] = computed
     for number, start, blocks in change.get("b", []):
-        rows[number]["held"] = rows[number]["held"][:start] + blocks
+        rows[number]["held"] = rows[number]["held"][:start] + unpacked(blocks)
+    ends = change.get("a", [])
+    for number, block in zip(ends[::2], ends[1::2], strict=True):
+        rows[number]["held"] = rows[number]["held"] + [block]
     for number, admitted, computed, end, held in change.get("n", []):
-        rows[number] = {"admitted": admitted, "computed": computed, "end": end, "held": held}
+        rows[number] = {"admitted": admitted, "computed": computed, "end": end,
+                        "held": held if arena else unpacked(held)}
 
 
 def state_of(pool: Snapshot, keys) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
     l  the seven parts, in slots                 w, v  the first of the waiting queue; how many wait
     n  sequences that are new, x  that are gone  u  tokens each of the others computed, c  those that computed another number
-    b  block tables from a place on              q  the free queue           d, e  blocks findable now, and no longer
-    h  holes of the arena
+    a  one more block at the end of a table      b  tables from a place on   q  the free queue
+    d, e  blocks findable now, and no longer     h  holes of the arena
 
 Lists that are used at both ends are written as ``[popped, dropped, front, back]``: the old list without its first ``popped`` and
-without ``dropped``, between ``front`` and ``back``. What has not changed is left out.
+without ``dropped``, between ``front`` and ``back``. Numbers in a row are ``[first, how many]``, negative where they fall (`packed`);
+``a`` is flat, sequence and block in turn. What has not changed is left out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,25 @@ def exact(n: int) -> int | str:
     return n if abs(n) <= MOST_EXACT else str(n)
 
 
+def packed(numbers: Sequence[int]) -> list[int | list[int]]:
+    """Numbers in their order, stretches of three and more neighbours as ``[first, how many]``: what lies in a row is short.
+
+    >>> packed([7, 3, 4, 5, 9, 8, 7, 6, 1, 2])
+    [7, [3, 3], [9, -4], 1, 2]
+    """
+    made: list[int | list[int]] = []
+    at = 0
+    while at < len(numbers):
+        step = numbers[at + 1] - numbers[at] if at + 1 < len(numbers) else 0
+        stop = at + 1
+        while step in (1, -1) and stop < len(numbers) and numbers[stop] - numbers[stop - 1] == step:
+            stop += 1
+        long = stop - at > 2
+        made.append([numbers[at], (stop - at) * step] if long else numbers[at])
+        at = stop if long else at + 1
+    return made
+
+
 def list_change(old: Blocks, new: Blocks) -> list[Any]:
     """How one list of distinct numbers becomes another.
 
@@ -49,12 +70,12 @@ def list_change(old: Blocks, new: Blocks) -> list[Any]:
     at = place[new]
     start, stop = _longest_ascending(at)
     if start == stop:
-        return [len(old), [], new.tolist(), []]
+        return [len(old), [], packed(new.tolist()), []]
     stays = np.zeros(len(old), bool)
     stays[at[start:stop]] = True
     popped = int(at[start])
     dropped = old[popped:][~stays[popped:]]
-    return [popped, dropped.tolist(), new[:start].tolist(), new[stop:].tolist()]
+    return [popped, *(packed(part.tolist()) for part in (dropped, new[:start], new[stop:]))]
 
 
 def _longest_ascending(at: IntArray) -> tuple[int, int]:
@@ -104,7 +125,7 @@ class Changes:
         was = last.findable if len(last.findable) else np.zeros_like(pool.findable)
         for key, blocks in (("d", pool.findable & ~was), ("e", was & ~pool.findable)):
             if blocks.any():
-                change[key] = np.flatnonzero(blocks).tolist()
+                change[key] = packed(np.flatnonzero(blocks).tolist())
         if pool.holes != last.holes:
             change["h"] = [list(hole) for hole in pool.holes]
         return change | self._rows(last.rows, pool.rows)
@@ -117,7 +138,7 @@ class Changes:
         change = {
             "n": come, "x": [self._number[key] for key in old if key not in stay], "u": usual,
             "c": [[self._number[key], new[key].computed] for key in stay if grown[key] != usual],
-            "b": [self._table(key, old[key].blocks, new[key].blocks) for key in stay if old[key].blocks != new[key].blocks],
+            **self._tables(stay, old, new),
         }
         return {key: value for key, value in change.items() if value}
 
@@ -126,8 +147,17 @@ class Changes:
             self._number[key] = len(self.keys)
             self.keys.append(key)
         return [self._number[key], exact(row.admitted_us), row.computed, row.end,
-                list(row.blocks) if row.place is None else list(row.place)]
+                packed(row.blocks) if row.place is None else list(row.place)]
 
-    def _table(self, key: Key, old: tuple[int, ...], new: tuple[int, ...]) -> list[Any]:
-        same = next((i for i, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new)))
-        return [self._number[key], same, list(new[same:])]
+    def _tables(self, stay: Iterable[Key], old: dict[Key, Row], new: dict[Key, Row]) -> Change:
+        """Block tables that are others now: most have one block more."""
+        ends: list[int] = []
+        others: list[list[Any]] = []
+        for key in stay:
+            was, now = old[key].blocks, new[key].blocks
+            if now != was and now[:-1] == was:
+                ends += [self._number[key], now[-1]]
+            elif now != was:
+                same = next((i for i, (one, two) in enumerate(zip(was, now, strict=False)) if one != two), min(len(was), len(now)))
+                others.append([self._number[key], same, packed(now[same:])])
+        return {"a": ends, "b": others}

@@ -6,10 +6,19 @@ const KEY_EVERY = 64;
 const MOST_CELLS = 1024;
 const [STATES, RESERVED, INTERNAL, CACHED, EXTERNAL, REMAINDER, IDLE] = [0, 1, 2, 3, 4, 5, 6];
 
+/** Numbers as they were: `[first, n]` stands for n neighbours from the first on, falling where n is negative. */
+function unpacked(numbers) {
+  return numbers.flatMap((one) => {
+    if (!Array.isArray(one)) return one;
+    const [first, n] = one, step = Math.sign(n);
+    return Array.from({ length: Math.abs(n) }, (_, i) => first + i * step);
+  });
+}
+
 /** A list used at both ends: without its first and without `dropped`, between `front` and `back`. */
 function changedList(old, [popped, dropped, front, back]) {
-  const gone = new Set(dropped);
-  return [...front, ...old.slice(popped).filter((one) => !gone.has(one)), ...back];
+  const gone = new Set(unpacked(dropped));
+  return [...unpacked(front), ...old.slice(popped).filter((one) => !gone.has(one)), ...unpacked(back)];
 }
 
 function emptyState() {
@@ -23,8 +32,8 @@ function apply(state, change, arena) {
   applyRows(state, change, arena);
   if (change.w) state.waiting = changedList(state.waiting, change.w);
   if (change.q) state.queue = changedList(state.queue, change.q);
-  for (const block of change.e ?? []) state.findable.delete(block);
-  for (const block of change.d ?? []) state.findable.add(block);
+  for (const block of unpacked(change.e ?? [])) state.findable.delete(block);
+  for (const block of unpacked(change.d ?? [])) state.findable.add(block);
   state.waits = change.v ?? state.waits;
   state.holes = change.h ?? state.holes;
   state.parts = change.l ?? state.parts;
@@ -36,15 +45,19 @@ function applyRows({ rows, frame }, change, arena) {
   for (const id of change.x ?? []) rows.delete(id);
   if (change.u) for (const row of rows.values()) row.computed += change.u;
   for (const [id, computed] of change.c ?? []) rows.get(id).computed = computed;
-  for (const [id, from, blocks] of change.b ?? []) {
-    const row = rows.get(id);
-    row.blocks = row.blocks.slice(0, from).concat(blocks);
-    row.since = row.since.slice(0, from).concat(blocks.map(() => frame));
-  }
+  for (const [id, from, blocks] of change.b ?? []) goOn(rows.get(id), from, unpacked(blocks), frame);
+  const ends = change.a ?? [];
+  for (let i = 0; i < ends.length; i += 2) goOn(rows.get(ends[i]), rows.get(ends[i]).blocks.length, [ends[i + 1]], frame);
   for (const [id, admitted, computed, end, held] of change.n ?? []) {
-    rows.set(id, { id, admitted, computed, end, blocks: arena ? [] : held, since: arena ? [frame] : held.map(() => frame),
-                   place: arena ? held : null });
+    const blocks = arena ? [] : unpacked(held);
+    rows.set(id, { id, admitted, computed, end, blocks, since: blocks.map(() => frame), place: arena ? held : null });
   }
+}
+
+/** A block table that is another from a place on. */
+function goOn(row, from, blocks, frame) {
+  row.blocks = row.blocks.slice(0, from).concat(blocks);
+  row.since = row.since.slice(0, from).concat(blocks.map(() => frame));
 }
 
 /** Frames of one allocator, with a state that moves through them. */
