@@ -21,6 +21,7 @@ from experiments.viewer.wording import Names
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, small_workload
 from sim.config import HostMemory, SimConfig
 from sim.engine import Engine
+from sim.run import Observer
 from sim.step_time import ConstantStepTime
 
 WORKED = [(5, 3), (6, 1)]                              # the worked example of the ledger: 20 slots, blocks of 4
@@ -215,6 +216,19 @@ def test_everything_happens_in_the_built_in_workload():
     assert "preempt" in happened["paged"] and {"preempt", "share", "evict"} <= happened["paged-prefix"]
     oracle = seen(SMALL, SMALL_CONFIG, "contiguous-oracle")
     assert any("external fragmentation" in frame.refused for frame in oracle.frames)
+
+
+def test_arrivals_are_told_as_they_come_about():
+    class Arrivals(Observer):
+        def __init__(self):
+            self.told = {}
+
+        def arrived(self, now_us, request):
+            self.told[request] = now_us
+
+    log = Arrivals()
+    told = Engine(SMALL, replace(SMALL_CONFIG, longest_jump=1024), "paged", observers=[log]).run().arrival_us
+    assert [log.told[request] for request in range(len(SMALL))] == told.tolist()
 
 
 # ---------------------------------------------------------------------- thinning

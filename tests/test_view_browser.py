@@ -260,7 +260,7 @@ def test_a_large_pool_is_drawn_in_cells_of_several_blocks(browser, capsys, tmp_p
         page.play.keyboard.press("r")
         assert "each cell of the map is 5 blocks" in page.text('[data-lane="paged-prefix"] .notes')
         page.play.locator('[data-lane="paged-prefix"] canvas.map').focus()
-        assert page.text('[data-lane="paged-prefix"] .detail').startswith("Blocks 1 to 5: ")
+        assert page.text('[data-lane="paged-prefix"] .detail').startswith("Blocks 1 to 5, slots: ")
 
 
 def test_a_thinned_run_says_what_is_left_out(browser, capsys, tmp_path):

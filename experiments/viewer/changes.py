@@ -6,8 +6,8 @@
     d, e  blocks findable now, and no longer     h  holes of the arena
 
 Lists that are used at both ends are written as ``[popped, dropped, front, back]``: the old list without its first ``popped`` and
-without ``dropped``, between ``front`` and ``back``. Numbers in a row are ``[first, how many]``, negative where they fall (`packed`);
-``a`` is flat, sequence and block in turn. What has not changed is left out.
+without ``dropped``, between ``front`` and ``back``. Numbers in a row are ``[first, how many]``, negative where they fall
+(`packed`); ``a`` is flat, sequence and block in turn. What has not changed is left out.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ class Changes:
             if now != was and now[:-1] == was:
                 ends += [self._number[key], now[-1]]
             elif now != was:
-                same = next((i for i, (one, two) in enumerate(zip(was, now, strict=False)) if one != two), min(len(was), len(now)))
+                pairs = enumerate(zip(was, now, strict=False))
+                same = next((i for i, (one, two) in pairs if one != two), min(len(was), len(now)))
                 others.append([self._number[key], same, packed(now[same:])])
         return {"a": ends, "b": others}

@@ -144,7 +144,7 @@ function redraw() {
 function drawLegend() {
   for (const canvas of document.querySelectorAll("canvas.swatch")) {
     const part = Number(canvas.dataset.part), ctx = prepared(canvas, 18);
-    const colour = part <= INTERNAL ? PALETTE[4] : shown.theme.colours[PART_COLOURS[part]];
+    const colour = part <= INTERNAL ? NOBODYS : shown.theme.colours[PART_COLOURS[part]];
     ctx.fillStyle = fillOf(ctx, shown.theme, part, colour);
     ctx.fillRect(0, 0, canvas.clientWidth, 18);
     ctx.strokeStyle = shown.theme.colours["--soft"];

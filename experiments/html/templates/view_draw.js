@@ -2,6 +2,7 @@
 "use strict";
 
 const PALETTE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#8c9aa8"];
+const NOBODYS = PALETTE[4];                            // of cells that stand for several blocks, and of the legend
 const DARK_INK = "#101418", LIGHT_INK = "#ffffff", WHITE_ON = new Set(["#0072b2"]);
 const PART_COLOURS = ["", "", "", "--cached", "--external", "--remainder", "--idle"];
 const GUTTER = 44, LINE = 30, LABEL_FROM = 20;
@@ -49,7 +50,7 @@ function tile(theme, part, colour) {
 }
 
 function partColour(lane, theme, part, row) {
-  return part <= INTERNAL ? colourOf(lane, row) : theme.colours[PART_COLOURS[part]];
+  return part <= INTERNAL ? (row ? colourOf(lane, row) : NOBODYS) : theme.colours[PART_COLOURS[part]];
 }
 
 /** Sizes a canvas for its place on the page; returns its context in CSS pixels. */
@@ -76,15 +77,16 @@ function gridOf(lane, width) {
            lines: Math.ceil(cells / columns) };
 }
 
-function drawPool(canvas, lane, state, theme, chosen) {
+function drawPool(canvas, lane, state, theme, chosen, laid) {
   const grid = gridOf(lane, canvas.clientWidth), ctx = prepared(canvas, grid.lines * grid.height + 2);
-  const blocks = blocksOf(lane, state), next = nextEvicted(state), items = [];
+  const next = nextEvicted(state), items = [];
   for (let cell = 0; cell < grid.cells; cell++) {
     const x = (cell % grid.columns) * grid.size + 1, y = Math.floor(cell / grid.columns) * grid.height + 1;
-    const members = blocks.slice(cell * grid.each, (cell + 1) * grid.each);
-    const box = { x, y, width: grid.size - 2, height: grid.height - 2, blocks: members };
-    drawSegments(ctx, lane, theme, box, members.flatMap(({ segments }) => segments));
-    if (grid.each === 1 && grid.height >= LABEL_FROM) drawLabels(ctx, lane, theme, box, members[0], state.queue[0], next);
+    const blocks = cellBlocks(lane, cell, grid.each), box = { x, y, width: grid.size - 2, height: grid.height - 2, blocks };
+    const segments = grid.each === 1 ? blockSegments(lane, state, laid, blocks[0])
+                                     : summed(lane, state, laid, blocks).map((slots, part) => [part, slots, null]);
+    drawSegments(ctx, lane, theme, box, segments.filter(([, slots]) => slots));
+    if (grid.each === 1 && grid.height >= LABEL_FROM) drawLabels(ctx, lane, theme, box, laid, state.queue[0], next);
     items.push(box);
   }
   drawChosen(ctx, theme, items[chosen]);
@@ -107,11 +109,11 @@ function drawSegments(ctx, lane, theme, box, segments) {
 }
 
 /** Who holds the block, its ref count where it is shared; N on the next block to be handed out, E on the next to be evicted. */
-function drawLabels(ctx, lane, theme, box, { block, held }, first, evicted) {
-  if (held.length) {
-    const [row] = held[0];
-    if (held.length > 1) frame(ctx, theme, box);
-    tag(ctx, theme, box, held.length > 1 ? `×${held.length}` : lane.data.names[row.id], colourOf(lane, row));
+function drawLabels(ctx, lane, theme, box, laid, first, evicted) {
+  const [block] = box.blocks, refs = laid.refs[block], id = laid.owner[block];
+  if (refs) {
+    if (refs > 1) frame(ctx, theme, box);
+    tag(ctx, theme, box, refs > 1 ? `×${refs}` : lane.data.names[id], colourOf(lane, { id }));
   } else if (evicted !== null && block === evicted.block) {
     tag(ctx, theme, box, block === first ? "N E" : "E", theme.colours["--paper"]);
   } else if (block === first) {

@@ -104,6 +104,7 @@ class LaneView {
   #change(frame) {
     const { parts, state, lane } = this, { data } = lane;
     this.frame = frame;
+    this.laid = data.arena ? null : layOut(lane, state);
     const change = data.frames[frame] ?? { s: [] };
     const left = change.k ? [element("li", `(${counted(change.k, "moment")} before this one left out)`, { class: "soft" })] : [];
     parts.said.replaceChildren(...left, ...change.s.map(([kind, text]) => element("li", text, { class: kind })));
@@ -133,7 +134,7 @@ class LaneView {
                                   ...(rows.length > MANY ? [element("li", `and ${rows.length - MANY} more`)] : []));
     if (!rows.length) parts.running.replaceChildren(element("li", "nobody"));
     if (lane.data.arena) return;
-    parts.shared.textContent = sharedText(lane, state);
+    parts.shared.textContent = sharedText(lane, state, this.laid);
     parts.queue.textContent = queueText(lane, state);
   }
 
@@ -145,10 +146,10 @@ class LaneView {
 
   #draw() {
     const { parts, lane, state, theme } = this, shown = this.hovered >= 0 ? this.hovered : this.chosen;
-    this.items = (lane.data.arena ? drawArena : drawPool)(parts.map, lane, state, theme, shown);
+    this.items = (lane.data.arena ? drawArena : drawPool)(parts.map, lane, state, theme, shown, this.laid);
     const item = this.items[shown];
     parts.detail.textContent = !item ? "Point at the map, or focus it and use the arrow keys: whose slots these are, and since when."
-      : item.blocks ? cellText(lane, this.run, state, item.blocks) : addressText(lane, this.run, item.item);
+      : item.blocks ? cellText(lane, this.run, state, this.laid, item.blocks) : addressText(lane, this.run, item.item);
   }
 
   /** A list of everything that did not go smoothly, each entry a way there. */

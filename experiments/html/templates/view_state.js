@@ -103,37 +103,48 @@ function freePart({ refused, parts }, arena) {
   return arena && !parts[REMAINDER] ? EXTERNAL : REMAINDER;
 }
 
-/** Who holds each block: block -> list of [row, place in its table]. */
-function holdersOf(state) {
-  const holders = new Map();
+/** By block id: ref count, slots filled, slots that will be, the first holder's row, and a mark that equal holders share. */
+function layOut(lane, state) {
+  const { blocks, size } = lane.data, n = blocks + 1;
+  const laid = { refs: new Uint32Array(n), filled: new Uint32Array(n), wanted: new Uint32Array(n), owner: new Int32Array(n),
+                 mark: new Int32Array(n) };
   for (const row of state.rows.values()) {
     row.blocks.forEach((block, place) => {
-      if (!holders.has(block)) holders.set(block, []);
-      holders.get(block).push([row, place]);
+      if (!laid.refs[block]) laid.owner[block] = row.id;
+      laid.refs[block] += 1;
+      laid.filled[block] = Math.max(laid.filled[block], Math.min(Math.max(row.computed - place * size, 0), size));
+      laid.wanted[block] = Math.max(laid.wanted[block], Math.min(Math.max(row.end - place * size, 0), size));
+      laid.mark[block] = (Math.imul(laid.mark[block], 31) + row.id + 1) | 0;
     });
   }
-  return holders;
+  return laid;
 }
 
-/** The slots of one block as [part, slots, row or null], in order. */
-function blockSegments(block, held, state, size, free) {
-  if (!held) return [[state.findable.has(block) ? CACHED : free, size, null]];
-  const within = (tokens, place) => Math.min(Math.max(tokens - place * size, 0), size);
-  const filled = Math.max(...held.map(([row, place]) => within(row.computed, place)));
-  const wanted = Math.max(...held.map(([row, place]) => within(row.end, place)));
-  const row = held[0][0];
+/** The slots of one block as [part, slots, row or null], in order; block 0 are the slots that make no whole block. */
+function blockSegments(lane, state, laid, block) {
+  const { size, rest } = lane.data;
+  if (!block) return [[EXTERNAL, rest, null]];
+  if (!laid.refs[block]) return [[state.findable.has(block) ? CACHED : freePart(state, false), size, null]];
+  const row = state.rows.get(laid.owner[block]), filled = laid.filled[block], wanted = laid.wanted[block];
   return [[STATES, filled, row], [RESERVED, wanted - filled, row], [INTERNAL, size - wanted, row]].filter(([, slots]) => slots);
 }
 
-/** Blocks of a pool by id, each with its segments and holders; slots that make no block are a last one. */
-function blocksOf(lane, state) {
-  const { blocks, size, rest } = lane.data, holders = holdersOf(state), free = freePart(state, false), made = [];
-  for (let block = 1; block <= blocks; block++) {
-    const held = holders.get(block);
-    made.push({ block, held: held ?? [], segments: blockSegments(block, held, state, size, free) });
-  }
-  if (rest) made.push({ block: 0, held: [], segments: [[EXTERNAL, rest, null]] });
-  return made;
+/** The blocks of a cell of the map: `each` of them by id; the slots that make no whole block come last, as block 0. */
+function cellBlocks(lane, cell, each) {
+  const { blocks, rest } = lane.data, all = blocks + (rest ? 1 : 0), from = cell * each;
+  return Array.from({ length: Math.min(each, all - from) }, (_, i) => (from + i < blocks ? from + i + 1 : 0));
+}
+
+/** Slots by part of several blocks. */
+function summed(lane, state, laid, blocks) {
+  const parts = new Array(7).fill(0);
+  for (const block of blocks) for (const [part, slots] of blockSegments(lane, state, laid, block)) parts[part] += slots;
+  return parts;
+}
+
+/** Who holds a block: [row, place in its table] of each. */
+function holdersOf(state, block) {
+  return [...state.rows.values()].map((row) => [row, row.blocks.indexOf(block)]).filter(([, place]) => place >= 0);
 }
 
 /** Reservations and holes of an arena by address: {start, slots, row, segments}. */
@@ -151,9 +162,9 @@ function arenaOf(lane, state) {
 
 /** Slots by part as they are drawn: the same as the ledger, by another way. */
 function drawnParts(lane, state) {
+  if (!lane.data.arena) return summed(lane, state, layOut(lane, state), cellBlocks(lane, 0, lane.data.blocks + 1));
   const parts = new Array(7).fill(0);
-  for (const { segments } of lane.data.arena ? arenaOf(lane, state) : blocksOf(lane, state))
-    for (const [part, slots] of segments) parts[part] += slots;
+  for (const { segments } of arenaOf(lane, state)) for (const [part, slots] of segments) parts[part] += slots;
   return parts;
 }
 

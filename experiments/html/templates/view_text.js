@@ -2,7 +2,7 @@
 "use strict";
 
 const PART_NAMES = ["token states", "reserved", "internal fragmentation", "cached", "external fragmentation", "remainder", "idle"];
-const MOST_LISTED = 40, MOST_GROUPS = 6;
+const MOST_LISTED = 30, MOST_GROUPS = 6;
 
 /** A number with separators; text stays exact. */
 function thousands(number) {
@@ -33,8 +33,10 @@ function listed(items) {
 }
 
 /** What a block holds, for whom, since when, and the block table it stands in. */
-function blockText(lane, run, state, { block, held, segments }) {
+function blockText(lane, run, state, laid, block) {
+  const segments = blockSegments(lane, state, laid, block);
   if (!block) return `${counted(segments[0][1], "slot")} that make no whole block: never used, external fragmentation.`;
+  const held = holdersOf(state, block);
   if (!held.length) return freeText(lane, state, block, segments[0][0]);
   const { names, size } = lane.data;
   const holders = held.map(([row, place]) => `${names[row.id]} (place ${place + 1} of ${row.blocks.length} in its block table, ` +
@@ -63,29 +65,26 @@ function addressText(lane, run, { start, slots, row, segments }) {
 }
 
 /** Several blocks drawn as one cell. */
-function cellText(lane, run, state, blocks) {
-  if (blocks.length === 1) return blockText(lane, run, state, blocks[0]);
-  const parts = new Array(7).fill(0), holders = new Set();
-  for (const { held, segments } of blocks) {
-    for (const [row] of held) holders.add(lane.data.names[row.id]);
-    for (const [part, slots] of segments) parts[part] += slots;
-  }
-  const slots = parts.map((n, part) => (n ? `${n} ${PART_NAMES[part]}` : "")).filter(Boolean).join(", ");
+function cellText(lane, run, state, laid, blocks) {
+  if (blocks.length === 1) return blockText(lane, run, state, laid, blocks[0]);
+  const holders = new Set(blocks.flatMap((block) => holdersOf(state, block).map(([row]) => lane.data.names[row.id])));
+  const parts = summed(lane, state, laid, blocks).map((n, part) => (n ? `${n} ${PART_NAMES[part]}` : "")).filter(Boolean);
   const whose = holders.size ? ` Held by ${listed([...holders])}.` : "";
-  return `Blocks ${blocks[0].block} to ${blocks[0].block + blocks.length - 1}: ${slots} slots.${whose}`;
+  return `Blocks ${blocks[0]} to ${blocks[0] + blocks.length - 1}, slots: ${parts.join(", ")}.${whose}`;
 }
 
 /** Which blocks several sequences hold, those with the same holders together. */
-function sharedText(lane, state) {
+function sharedText(lane, state, laid) {
   const groups = new Map();
-  for (const [block, held] of holdersOf(state)) {
-    if (held.length < 2) continue;
-    const key = held.map(([row]) => lane.data.names[row.id]).join(", ");
+  laid.refs.forEach((refs, block) => {
+    if (refs < 2) return;
+    const key = `${refs} ${laid.mark[block]}`;
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(block);
-  }
-  const told = [...groups].map(([names, blocks]) => `${listed(blocks)} by ${names}`);
-  return told.length ? `Shared: ${told.slice(0, MOST_GROUPS).join("; ")}${told.length > MOST_GROUPS ? "; ..." : ""}.` : "Shared: none.";
+  });
+  const told = [...groups.values()].slice(0, MOST_GROUPS).map((blocks) =>
+    `${listed(blocks)} by ${listed(holdersOf(state, blocks[0]).map(([row]) => lane.data.names[row.id]))}`);
+  return told.length ? `Shared: ${told.join("; ")}${groups.size > MOST_GROUPS ? "; ..." : ""}.` : "Shared: none.";
 }
 
 /** The free queue in words. */
