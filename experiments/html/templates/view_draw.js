@@ -5,7 +5,7 @@ const PALETTE = ["#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00
 const NOBODYS = PALETTE[4];                            // of cells that stand for several blocks, and of the legend
 const DARK_INK = "#101418", LIGHT_INK = "#ffffff", WHITE_ON = new Set(["#0072b2"]);
 const PART_COLOURS = ["", "", "", "--cached", "--external", "--remainder", "--idle"];
-const GUTTER = 44, LINE = 30, LABEL_FROM = 20;
+const GUTTER = 44, LINE = 30, LABEL_FROM = 20, EDGE_FROM = 14;
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -103,6 +103,7 @@ function drawSegments(ctx, lane, theme, box, segments) {
     ctx.fillRect(x, box.y, width, box.height);
     x += width;
   }
+  if (box.height < EDGE_FROM) return;
   ctx.strokeStyle = theme.colours["--line"];
   ctx.lineWidth = 1;
   ctx.strokeRect(box.x + 0.5, box.y + 0.5, box.width - 1, box.height - 1);
@@ -167,7 +168,9 @@ function drawArena(canvas, lane, state, theme, chosen) {
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
   ctx.fillStyle = theme.colours["--soft"];
-  for (let line = 0; line < lines; line++) ctx.fillText(thousands(line * perLine), GUTTER - 6, line * LINE + LINE / 2);
+  for (let line = 0; line < lines; line++) {
+    ctx.fillText(thousands(line * perLine), GUTTER - 6, line * LINE + LINE / 2, GUTTER - 6);
+  }
   for (const item of arenaOf(lane, state)) {
     const parts = pieces(item.start, item.slots, perLine, scale);
     drawItem(ctx, lane, theme, item, perLine, scale);
