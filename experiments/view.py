@@ -34,7 +34,7 @@ EXAMPLES = """examples:
   pagedsim view trace.jsonl --model Llama-3.1-8B --gpu H100 --limit 500 --events 4000 --html map.html
 """
 DEFAULT_ALLOCATORS = ("contiguous-max", "contiguous-oracle", "paged", "paged-prefix")
-DEFAULT_EVENTS, DEFAULT_FILE = 2000, "memory-map.html"
+DEFAULT_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, "memory-map.html", 3_000_000
 
 
 def main(argv: list[str]) -> int:
@@ -46,7 +46,10 @@ def main(argv: list[str]) -> int:
     setup = prepare(options)
     page = map_page(setup, _allocators(options), options, argv)
     write_page(options.html, page)
-    print(f"wrote {options.html}: {len(page.encode()) / 1e6:.1f} MB, opens in any browser without a network")
+    size = len(page.encode())
+    print(f"wrote {options.html}: {size / 1e6:.1f} MB, opens in any browser without a network")
+    if size > HEAVY_BYTES:
+        setup.notes.append(f"a page of {size / 1e6:.1f} MB: fewer --events, --limit or fewer allocators make it lighter")
     if not options.quiet:
         for note in setup.notes:
             print(f"note: {note}", file=sys.stderr)
@@ -58,8 +61,9 @@ def parser() -> argparse.ArgumentParser:
     """All options of the command."""
     made = opt.OneLineParser("pagedsim view", description=__doc__, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache, opt.add_allocators):
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache):
         add(made)
+    opt.add_allocators(made, DEFAULT_ALLOCATORS)
     group = made.add_argument_group("output")
     group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
     group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, "
@@ -75,7 +79,7 @@ def prepare(options: argparse.Namespace) -> Setup:
     if options.trace is not None:
         return size_up(load_trace(options, notes), options, notes)
     unused(options)
-    trace = load_trace(options, notes, small_workload(options.seed, options.rate or RATE))
+    trace = load_trace(options, notes, small_workload(options.seed, options.rate or RATE, options.saturate))
     if options.model is None and options.num_gpu_blocks_override is None:
         options.num_gpu_blocks_override = NUM_BLOCKS
         notes.append(f"no trace, no --model: {trace.source} in a pool of {NUM_BLOCKS} blocks")

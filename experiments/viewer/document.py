@@ -52,6 +52,8 @@ class LaneLog(Recorder):
         Of each frame.
     asked : set of int
         Requests that appear.
+    changes : Changes
+        Knows which sequence each number stands for.
     """
 
     def __init__(self, name: str, names: Names, kept: Collection[int] | None = None) -> None:
@@ -60,7 +62,7 @@ class LaneLog(Recorder):
         self.stops: list[Stop] = []
         self.asked: set[int] = set()
         self._written: list[Change] = []
-        self._changes = Changes()
+        self.changes = Changes()
         self._told = ""
         self._by_ceiling = True
         self._at_once: Counter[tuple[int, int]] = Counter()
@@ -83,11 +85,11 @@ class LaneLog(Recorder):
     def _change(self, pool: Snapshot) -> Change:
         self._by_ceiling = self._by_ceiling and by_ceiling(self.drawn, pool)
         self.asked.update(pool.waiting[:MOST_WAITING], (key[0] for key in pool.rows))
-        return self._changes.to(pool) | {"m": numbers(self.drawn, pool)}
+        return self.changes.to(pool) | {"m": numbers(self.drawn, pool)}
 
     def lane(self, place: Mapping[Stop, int], run: Run, per_token: int | None) -> JsonObject:
         """Its part of the document; ``place`` numbers the stops of all lanes."""
-        config, allocator, keys = run.config, self.drawn, self._changes.keys
+        config, allocator, keys = run.config, self.drawn, self.changes.keys
         return {
             "name": self.name, "about": ABOUT[self.name], "at": [place[stop] for stop in self.stops],
             "first": self._start, "frames": self._written, "moments": self.moments, "notes": self._notes(run),

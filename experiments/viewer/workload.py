@@ -16,7 +16,7 @@ REQUESTS, RATE = 40, 16.0
 SYSTEM_TOKENS, SYSTEM_PROMPTS = 48, 2
 
 
-def small_workload(seed: int = 0, rate: float = RATE) -> Trace:
+def small_workload(seed: int = 0, rate: float = RATE, at_once: bool = False) -> Trace:
     """Forty short requests, each behind one of two system prompts, in bursts.
 
     Parameters
@@ -24,6 +24,8 @@ def small_workload(seed: int = 0, rate: float = RATE) -> Trace:
     seed : int
     rate : float
         Mean arrivals a second.
+    at_once : bool
+        Whether they will all arrive at once instead, for what it is called.
 
     >>> trace = small_workload()
     >>> len(trace), trace.source
@@ -34,5 +36,6 @@ def small_workload(seed: int = 0, rate: float = RATE) -> Trace:
         "prompt": {"kind": "uniform", "least": 8, "most": 48}, "output": {"kind": "uniform", "least": 8, "most": 120},
         "prefix": {"kind": "system", "tokens": SYSTEM_TOKENS, "prompts": SYSTEM_PROMPTS},
     })
-    return replace(made, source=f"built-in small workload ({REQUESTS} requests, {rate:g} requests/s in bursts, two "
-                                f"{SYSTEM_TOKENS}-token system prompts, seed {seed})")
+    times = "all at once" if at_once else f"{rate:g} requests/s in bursts"
+    return replace(made, source=f"built-in small workload ({REQUESTS} requests, {times}, two {SYSTEM_TOKENS}-token system prompts, "
+                                f"seed {seed})")
