@@ -25,7 +25,7 @@ from experiments.viewer.wording import Names
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
 from sim.engine import Engine
 from sim.run import Observer, Run
-from workloads.request import InputError
+from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
   pagedsim view --html map.html
@@ -79,13 +79,20 @@ def prepare(options: argparse.Namespace) -> Setup:
     if options.trace is not None:
         return size_up(load_trace(options, notes), options, notes)
     unused(options)
-    trace = load_trace(options, notes, small_workload(options.seed, options.rate or RATE, options.saturate))
+    trace = load_trace(options, notes, _small(options))
     if options.model is None and options.num_gpu_blocks_override is None:
         options.num_gpu_blocks_override = NUM_BLOCKS
         notes.append(f"no trace, no --model: {trace.source} in a pool of {NUM_BLOCKS} blocks")
         if options.max_model_len is None:
             options.max_model_len = MAX_MODEL_LEN
     return size_up(trace, options, notes)
+
+
+def _small(options: argparse.Namespace) -> Trace:
+    try:
+        return small_workload(options.seed, options.rate or RATE, options.saturate)
+    except InputError as error:
+        raise InputError(f"--rate {options.rate:g}: {error}") from None
 
 
 def _allocators(options: argparse.Namespace) -> list[str]:

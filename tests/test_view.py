@@ -361,6 +361,7 @@ def test_a_trace_of_ones_own_with_a_model_says_bytes(capsys, tmp_path):
     (("--html", "-"), "--html -: "), (("--events", 3), "at least 10 is wanted"),
     (("--data-parallel-size", 2), "--data-parallel-size"),
     (("--allocator", "page"), "--allocator"), (("--warm-trace", "x.csv"), "--warm-trace is for a trace file"),
+    (("--rate", 1e-12), "--rate 1e-12: "),
     (("--num-gpu-blocks-override", 3, "--max-model-len", 256), "fewer than one request"),
 ])
 def test_what_cannot_be_is_one_line(capsys, tmp_path, options, named):

@@ -166,7 +166,8 @@ def test_blocks_are_told_by_keyboard(page):
     detail = '[data-lane="paged-prefix"] .detail'
     here = stop(page)
     assert page.text(detail).startswith("Block 1, ref count ") and page.text("#live") == page.text(detail)
-    assert re.search(r"held by r\d+ \(place 1 of \d+ in its block table, since [\d.]+ s\)", page.text(detail))
+    assert re.search(r"place 1 in the block tables of r\d+ \(since [\d.]+ s\), r\d+ \(since", page.text(detail))
+    assert re.search(r"Of 16 slots: 16 token states\. .* Block table of r\d+, \d+ tokens: 1, 2, 3, ", page.text(detail))
     columns = play.evaluate("gridOf(lanes[3], document.querySelectorAll('canvas.map')[3].clientWidth).columns")
     for key, block in (("ArrowRight", 2), ("ArrowDown", 2 + columns), ("ArrowLeft", 1 + columns), ("ArrowUp", 1), ("End", 96),
                        ("ArrowRight", 96), ("Home", 1)):

@@ -37,5 +37,5 @@ def small_workload(seed: int = 0, rate: float = RATE, at_once: bool = False) -> 
         "prefix": {"kind": "system", "tokens": SYSTEM_TOKENS, "prompts": SYSTEM_PROMPTS},
     })
     times = "all at once" if at_once else f"{rate:g} requests/s in bursts"
-    return replace(made, source=f"built-in small workload ({REQUESTS} requests, {times}, two {SYSTEM_TOKENS}-token system prompts, "
-                                f"seed {seed})")
+    return replace(made, source=f"built-in small workload ({REQUESTS} requests, {times}, two {SYSTEM_TOKENS}-token system "
+                                f"prompts, seed {seed})")

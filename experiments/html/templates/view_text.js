@@ -39,13 +39,12 @@ function blockText(lane, run, state, laid, block) {
   const held = holdersOf(state, block);
   if (!held.length) return freeText(lane, state, block, segments[0][0]);
   const { names, size } = lane.data;
-  const holders = held.map(([row, place]) => `${names[row.id]} (place ${place + 1} of ${row.blocks.length} in its block table, ` +
-                                             `${since(lane, run, row.since[place])})`);
+  const holders = held.map(([row, place]) => `${names[row.id]} (${since(lane, run, row.since[place])})`);
   const slots = segments.map(([part, n]) => `${n} ${PART_NAMES[part]}`).join(", ");
   const found = state.findable.has(block) ? " Its content can be found by a prefix lookup." : "";
-  const [first] = held[0];
-  return `Block ${block}, ref count ${held.length}: held by ${listed(holders)}. Of ${counted(size, "slot")}: ${slots}.${found} ` +
-         `Block table of ${names[first.id]}, ${counted(first.computed, "token")}: ${listed(first.blocks)}.`;
+  const [first, place] = held[0], tables = `block table${held.length > 1 ? "s" : ""}`;
+  return `Block ${block}, ref count ${held.length}: place ${place + 1} in the ${tables} of ${listed(holders)}. ` +
+         `Of ${counted(size, "slot")}: ${slots}.${found} Block table of ${names[first.id]}, ${counted(first.computed, "token")}: ${listed(first.blocks)}.`;
 }
 
 function freeText(lane, state, block, part) {
