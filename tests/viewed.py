@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from small import config_of, trace_of
 
+from experiments.cli import main
+from experiments.html.page import data_block, provenance, render
 from experiments.viewer.changes import MOST_WAITING
-from experiments.viewer.document import LaneLog
+from experiments.viewer.document import LaneLog, document
+from experiments.viewer.legend import PARTS, WORDS
 from experiments.viewer.record import Frame
 from experiments.viewer.snapshot import Snapshot
 from experiments.viewer.wording import Names
+from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, small_workload
+from sim.config import HostMemory, SimConfig
 from sim.engine import Engine
 from sim.run import Run
 from sim.timeline import Timeline
 from workloads.request import Trace
+
+WORKED = [(5, 3), (6, 1)]                              # the worked example of the ledger: 20 slots, blocks of 4
+SMALL = small_workload()
+SMALL_CONFIG = SimConfig(NUM_BLOCKS, 16, MAX_MODEL_LEN, longest_jump=1, page_slots=48)
+WAYS = {
+    "async": {"async_scheduling": True}, "priority": {"policy": "priority"}, "static": {"batching": "static"},
+    "swap": {"swap_blocks": 50}, "watermark": {"watermark": 0.1}, "budget": {"max_num_batched_tokens": 40, "max_num_seqs": 40},
+    "ungated": {"reserve_full_isl": False, "max_num_batched_tokens": 40, "max_num_seqs": 40},
+}
+
+
+def made(way):
+    """The built-in workload and its pool, with options changed: one of `WAYS`, or another word below."""
+    trace, config = SMALL, SMALL_CONFIG
+    if way in WAYS:
+        config = replace(config, scheduler=replace(config.scheduler, **WAYS[way]))
+    if way == "priority":
+        trace = replace(trace, priority=np.arange(len(trace)) % 3)
+    if way == "first-fit":
+        config = replace(config, placement="first-fit")
+    if way == "tier":
+        config = replace(config, host_memory=HostMemory(40, 1000, 10**9))
+    if way in ("samples", "beams"):
+        trace = replace(trace, **{"samples" if way == "samples" else "beam_width": np.array([1, 2, 3, 1] * 10)})
+    return trace, config
 
 
 class Kept(LaneLog):
@@ -60,6 +91,22 @@ def small(requests, allocator, num_blocks, block_size=4, max_model_len=32, conte
     """`seen` for requests by hand, one microsecond a step."""
     config = config_of(num_blocks, block_size, max_model_len, longest_jump=1, **changes)
     return seen(trace_of(requests, content), config, allocator, kept)
+
+
+# ---------------------------------------------------------------------- pages
+def built_in(folders):
+    """The map of the built-in workload, as a newcomer makes it; ``folders`` is pytest's tmp_path_factory."""
+    path = folders.mktemp("view") / "map.html"
+    assert main(["view", "--html", str(path), "-q"]) == 0
+    return path
+
+
+def written(path, lanes, labels, words=("view",), source="by hand"):
+    """A page of recorded lanes."""
+    data = data_block("run", document(lanes, labels))
+    path.write_text(render("view.html", title="Memory map", source_name=source, notes=[source], block_size=16, lanes="these",
+                           parts=PARTS, words=WORDS, provenance=provenance(words), data=data))
+    return path
 
 
 # ---------------------------------------------------------------------- what the script does with the changes

@@ -12,7 +12,9 @@ const shown = { stop: 0, playing: false, moved: 0, theme: themeNow() };
 /** Stops at which something of a kind happens in any lane, ascending. */
 function stopsOf(kind) {
   const stops = new Set();
-  for (const { data } of lanes) data.frames.forEach(({ s }, frame) => { if (s.some(([one]) => one === kind)) stops.add(data.at[frame]); });
+  for (const { data } of lanes) {
+    data.frames.forEach(({ s }, frame) => { if (s.some(([one]) => one === kind)) stops.add(data.at[frame]); });
+  }
   return [...stops].sort((one, two) => one - two);
 }
 

@@ -132,7 +132,8 @@ function frame(ctx, theme, box) {
 /** Words on a plain ground. */
 function tag(ctx, theme, box, words, ground) {
   ctx.font = "600 10px system-ui, sans-serif";
-  const room = box.width - 2, width = Math.min(ctx.measureText(words).width + 4, box.width), x = box.x + (box.width - width) / 2, y = box.y + box.height / 2;
+  const room = box.width - 2, width = Math.min(ctx.measureText(words).width + 4, box.width);
+  const x = box.x + (box.width - width) / 2, y = box.y + box.height / 2;
   ctx.fillStyle = ground;
   ctx.fillRect(x, y - 7, width, 14);
   ctx.fillStyle = ground === theme.colours["--paper"] ? theme.colours["--ink"] : WHITE_ON.has(ground) ? LIGHT_INK : DARK_INK;

@@ -4,6 +4,7 @@
 const MANY = 60;
 const LISTED_KINDS = { refuse: "refusal", preempt: "preemption", evict: "eviction", copy: "copy" };
 const MOST_EVENTS = 300;
+const UNCHOSEN = "Point at the map, or focus it and use the arrow keys: whose slots these are, and since when.";
 
 function element(tag, text = "", attributes = {}) {
   const made = document.createElement(tag);
@@ -42,7 +43,8 @@ class LaneView {
 
   #scale() {
     const { each } = gridOf(this.lane, 300);
-    return this.lane.data.arena || each === 1 ? [] : [`each cell of the map is ${each} blocks in a row; colours show their slots by part`];
+    if (this.lane.data.arena || each === 1) return [];
+    return [`each cell of the map is ${each} blocks in a row; colours show their slots by part`];
   }
 
   #listen() {
@@ -90,7 +92,8 @@ class LaneView {
     this.state = this.lane.go(frame);
     const now = frame >= 0 && data.at[frame] === stop;
     this.root.classList.toggle("now", now);
-    this.parts.when.textContent = frame < 0 ? "nothing has happened yet" : now ? "now:" : `last at ${seconds(this.run.us[data.at[frame]])}:`;
+    const last = frame < 0 ? "nothing has happened yet" : `last at ${seconds(this.run.us[data.at[frame]])}:`;
+    this.parts.when.textContent = now ? "now:" : last;
     if (frame !== this.frame) this.#change(frame);
     this.#draw();
   }
@@ -127,8 +130,8 @@ class LaneView {
     const { parts, state, lane } = this, rows = [...state.rows.values()], { labels } = this.run;
     parts.waits.textContent = thousands(state.waits);
     const more = state.waits - state.waiting.length;
-    parts.waiting.textContent = state.waits ? state.waiting.map((one) => labels[one]).join(", ") + (more ? ` and ${thousands(more)} more` : "")
-                                            : "nobody";
+    const names = state.waiting.map((one) => labels[one]).join(", ") + (more ? ` and ${thousands(more)} more` : "");
+    parts.waiting.textContent = state.waits ? names : "nobody";
     parts.runs.textContent = thousands(rows.length);
     parts.running.replaceChildren(...rows.slice(0, MANY).map((row) => this.#chip(row)),
                                   ...(rows.length > MANY ? [element("li", `and ${rows.length - MANY} more`)] : []));
@@ -148,8 +151,12 @@ class LaneView {
     const { parts, lane, state, theme } = this, shown = this.hovered >= 0 ? this.hovered : this.chosen;
     this.items = (lane.data.arena ? drawArena : drawPool)(parts.map, lane, state, theme, shown, this.laid);
     const item = this.items[shown];
-    parts.detail.textContent = !item ? "Point at the map, or focus it and use the arrow keys: whose slots these are, and since when."
-      : item.blocks ? cellText(lane, this.run, state, this.laid, item.blocks) : addressText(lane, this.run, item.item);
+    parts.detail.textContent = item ? this.#describe(item) : UNCHOSEN;
+  }
+
+  #describe({ blocks, item }) {
+    const { lane, run, state, laid } = this;
+    return blocks ? cellText(lane, run, state, laid, blocks) : addressText(lane, run, item);
   }
 
   /** A list of everything that did not go smoothly, each entry a way there. */
@@ -158,11 +165,14 @@ class LaneView {
       .map(([, text]) => [frame, text]));
     this.parts.count.textContent = thousands(found.length);
     this.parts.events.replaceChildren(...found.slice(0, MOST_EVENTS).map(([frame, text]) => {
-      const stop = this.lane.data.at[frame], item = element("li"), button = element("button", `${seconds(this.run.us[stop])} ${text}`);
+      const stop = this.lane.data.at[frame], item = element("li");
+      const button = element("button", `${seconds(this.run.us[stop])} ${text}`);
       button.type = "button";
       button.addEventListener("click", () => go(stop));
       item.append(button);
       return item;
-    }), ...(found.length > MOST_EVENTS ? [element("li", `and ${thousands(found.length - MOST_EVENTS)} more: use the keys`)] : []));
+    }));
+    const more = found.length - MOST_EVENTS;
+    if (more > 0) this.parts.events.append(element("li", `and ${thousands(more)} more: use the keys`));
   }
 }

@@ -1,7 +1,8 @@
 // Words: times, names, and what the block under the pointer or the focus is. Nothing here touches the page.
 "use strict";
 
-const PART_NAMES = ["token states", "reserved", "internal fragmentation", "cached", "external fragmentation", "remainder", "idle"];
+const PART_NAMES = ["token states", "reserved", "internal fragmentation", "cached", "external fragmentation", "remainder",
+                    "idle"];
 const MOST_LISTED = 30, MOST_GROUPS = 6;
 
 /** A number with separators; text stays exact. */
@@ -21,10 +22,10 @@ function counted(n, noun) {
 }
 
 /** When a frame was: at the latest, where moments before it are left out. */
-function since(lane, run, frame) {
-  if (frame < 0) return "since the start";
+function when(lane, run, frame) {
+  if (frame < 0) return "the start";
   const time = seconds(run.us[lane.data.at[frame]]);
-  return lane.data.frames[frame].k ? `since ${time} at the latest` : `since ${time}`;
+  return lane.data.frames[frame].k ? `${time} at the latest` : time;
 }
 
 function listed(items) {
@@ -39,12 +40,13 @@ function blockText(lane, run, state, laid, block) {
   const held = holdersOf(state, block);
   if (!held.length) return freeText(lane, state, block, segments[0][0]);
   const { names, size } = lane.data;
-  const holders = held.map(([row, place]) => `${names[row.id]} (${since(lane, run, row.since[place])})`);
   const slots = segments.map(([part, n]) => `${n} ${PART_NAMES[part]}`).join(", ");
-  const found = state.findable.has(block) ? " Its content can be found by a prefix lookup." : "";
+  const found = state.findable.has(block) ? ", findable by prefix lookups" : "";
   const [first, place] = held[0], tables = `block table${held.length > 1 ? "s" : ""}`;
-  return `Block ${block}, ref count ${held.length}: place ${place + 1} in the ${tables} of ${listed(holders)}. ` +
-         `Of ${counted(size, "slot")}: ${slots}.${found} Block table of ${names[first.id]}, ${counted(first.computed, "token")}: ${listed(first.blocks)}.`;
+  const holders = held.map(([row, at], i) => `${names[row.id]} (${i ? "" : "since "}${when(lane, run, row.since[at])})`);
+  return `Block ${block}, ref count ${held.length}${found}. Of ${counted(size, "slot")}: ${slots}. Place ${place + 1} in the ` +
+         `${tables} of ${listed(holders)}. Block table of ${names[first.id]}, ${counted(first.computed, "token")}: ` +
+         `${listed(first.blocks)}.`;
 }
 
 function freeText(lane, state, block, part) {
@@ -91,8 +93,9 @@ function queueText(lane, state) {
   if (!state.queue.length) return "Free queue: empty. A sequence that needs a block has to wait for one, or preempts the last.";
   const head = state.queue.slice(0, 8).join(", "), more = state.queue.length > 8 ? ", ..." : "";
   const evicted = nextEvicted(state);
-  const next = !lane.data.caching ? "" : evicted === null ? " None of them is cached, so the next eviction is not near." :
-    ` Next eviction: block ${evicted.block}, ${evicted.before ? `after ${counted(evicted.before, "other block")}` : "the very next"}.`;
+  const soon = evicted?.before ? `after ${counted(evicted.before, "other block")}` : "the very next";
+  const next = !lane.data.caching ? "" : evicted === null ? " None of them is cached, so the next eviction is not near."
+                                                          : ` Next eviction: block ${evicted.block}, ${soon}.`;
   return `Free queue (${counted(state.queue.length, "block")}, handed out in this order): ${head}${more}.${next}`;
 }
 
