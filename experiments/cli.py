@@ -12,6 +12,7 @@ from workloads.request import InputError
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
+    "view": "the interactive memory map: every block of the pool, moment by moment, in one HTML page",
     "prefix": "what prefix caching gains: hit rate against pool size, by policy, the bound, and the money",
     "plan": "size a deployment without traffic: does it fit, how many at once, what would it take",
     "calibrate": "your own server: predicted beside measured, and efficiencies fitted to what was measured",

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.animation import Film, check_animation, wanted
@@ -20,7 +19,7 @@ from experiments.compare_pictures import Drawn, draw
 from experiments.figures import check_format
 from experiments.measured import measured_json
 from experiments.output import check_outputs, deliver, write_text
-from experiments.progress import bars
+from experiments.progress import Advance, bars
 from experiments.replicas import replicas_json
 from experiments.report import print_report
 from experiments.request_rows import write_requests
@@ -106,17 +105,6 @@ def _allocators(options: argparse.Namespace) -> list[str]:
 
 
 # ---------------------------------------------------------------------- running
-class _Advance(Observer):
-    """Moves a progress bar by the requests that finished."""
-
-    def __init__(self, progress: Progress, task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def updated(self, now_us: int, finished: list[int]) -> None:
-        if finished:
-            self._progress.advance(self._task, len(finished))
-
-
 def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films: Mapping[str, Film],
               ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
     """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
@@ -129,7 +117,7 @@ def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films
         for name in names:
             moving: list[Observer] = [films[name]] if name in films else []
             if not progress.disable:
-                moving.append(_Advance(progress, progress.add_task(name, total=len(setup.trace))))
+                moving.append(Advance(progress, progress.add_task(name, total=len(setup.trace))))
             drawn = timelines[name] if options.plot is not None or options.html is not None or traces else None
             served.append(serve(setup, name, drawn, _watchers(moving, logs[name] if followed else [])))
     return served, timelines, {name: [log.stays() for log in logs[name]] for name in names if followed}

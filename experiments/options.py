@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NoReturn
 
@@ -178,11 +178,11 @@ def add_replicas(parser: argparse.ArgumentParser) -> None:
                        help=f"which replica a request goes to: {', '.join(ROUTERS)} (default {DEFAULT_ROUTER})")
 
 
-def add_allocators(parser: argparse.ArgumentParser) -> None:
-    """What is compared."""
+def add_allocators(parser: argparse.ArgumentParser, default: Sequence[str] = DEFAULT) -> None:
+    """What is compared, and what is where nobody says."""
     group = parser.add_argument_group("what is compared")
     group.add_argument("--allocator", action="append", choices=list(ALLOCATORS), metavar="NAME",
-                       help=f"one of {', '.join(ALLOCATORS)}; may be repeated (default: {', '.join(DEFAULT)})")
+                       help=f"one of {', '.join(ALLOCATORS)}; may be repeated (default: {', '.join(default)})")
     group.add_argument("--placement", choices=list(PLACEMENTS), default="buddy",
                        help="where contiguous reservations go (default buddy)")
     group.add_argument("--page-size", choices=list(PAGES), help="page of vattention: K or V of one layer (default 2MiB)")

@@ -29,6 +29,9 @@ class Observer:
     def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
         """Before the first event: what there is to look at."""
 
+    def arrived(self, now_us: int, request: int) -> None:
+        """A request joined the waiting queue at ``now_us``."""
+
     def scheduled(self, now_us: int, step: Step) -> None:
         """A step was scheduled at ``now_us``."""
 

@@ -58,6 +58,10 @@ class RunningSequences:
         """Call ``seen`` with each request at the moment it is preempted, for logs of decisions."""
         self._seen_preempted = seen
 
+    def known(self, request: int) -> int:
+        """Tokens that a waiting request has to compute before its next one is sampled: the prompt, and what it generated."""
+        return int(self._known[request])
+
     def held(self) -> list[int]:
         """Handles of all reservations and block tables there are: of running sequences, and of those that have theirs already."""
         running: list[int] = self.running.handle.tolist()

@@ -50,6 +50,8 @@ class Scheduler(RunningSequences):
         Sum of the computed tokens of all running sequences.
     refused : Refusal or None
         Set by the last schedule(): the head of the queue is not running for want of memory.
+    watermark_blocks : int
+        Blocks kept free when admitting beside others (rule 30).
     """
 
     def __init__(self, demand: Demand, allocator: Allocator, config: SchedulerConfig, num_blocks: int,
@@ -59,7 +61,7 @@ class Scheduler(RunningSequences):
         self._arrived = 0
         self._seqs = config.max_num_seqs or UNLIMITED
         self._may_find_generated = demand.content is not None and demand.content.cover_output
-        self._watermark_blocks = int(config.watermark * num_blocks)
+        self.watermark_blocks = int(config.watermark * num_blocks)
 
     def add(self, request: int, place: int | None = None) -> None:
         """A request arrives; ``place`` among all arrivals, below their number, where several are to be equally urgent."""
@@ -131,10 +133,10 @@ class Scheduler(RunningSequences):
     # ------------------------------------------------------------------ admission (rules 24 to 27 and 30)
     def _ask_head(self, cap: int, budget: int) -> Ask:
         request = self.waiting.head()
-        known = int(self._known[request])
+        known = self.known(request)
         prefix = self.allocator.find_prefix(request, known)
         new = min(known - prefix.tokens, cap, budget)
-        keep_free = self._watermark_blocks if len(self.running) else 0
+        keep_free = self.watermark_blocks if len(self.running) else 0
         return Ask(request, known, prefix, prefix.tokens + new, self.config.reserve_full_isl, keep_free,
                    bool(self._resumed[request]))
 

@@ -76,6 +76,8 @@ class Server:
             self.catch_up(now)
             self._jump, self.ends_us = None, self._booked_us
         self.scheduler.add(request)
+        for observer in self._observers:
+            observer.arrived(now, request)
 
     def begin(self, now: int) -> None:
         """Unless something is under way or there is nothing to do: the next step, or many alike."""

@@ -88,3 +88,4 @@ def test_random_walk_against_the_naive_model(kind, capacity, rng):
                 held.append((start, size))
         assert arena.free == naive.free()
         assert arena.largest_hole() == naive.largest_hole()
+        assert arena.holes() == (naive.free_buddies() if kind == "buddy" else naive.holes())

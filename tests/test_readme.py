@@ -64,7 +64,7 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     said = {"compare": "cross-checks ok", "plan": "GPU KV cache size", "reproduce": "published", "trace": "",
             "prefix": "Which number is which", "sweep": "largest rate that keeps ttft p99 <= 2 s",
-            "calibrate": "share of the bandwidth", "quiz": "xercise"}
+            "calibrate": "share of the bandwidth", "quiz": "xercise", "view": "opens in any browser"}
     assert said[command.split()[1]] in out
     for name in re.findall(r"(?:--plot|--requests|--json|--out|--html) (\S+)", command):
         assert Path(name).stat().st_size > 0

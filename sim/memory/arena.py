@@ -43,6 +43,10 @@ class Arena(Protocol):
         """The longest run of free addresses that a reservation could use (buddy: the largest free block)."""
         ...
 
+    def holes(self) -> list[tuple[int, int]]:
+        """Start address and size of every free run (buddy: free block) that a reservation could use, by address."""
+        ...
+
 
 class FitArena:
     """Holes in address order; first fit, or best fit (ties: lowest address).
@@ -53,8 +57,8 @@ class FitArena:
     >>> [arena.place(n) for n in (4, 3, 3)]
     [0, 4, 7]
     >>> arena.release(4, 3)
-    >>> arena.place(4) is None, arena.largest_hole()
-    (True, 3)
+    >>> arena.place(4) is None, arena.largest_hole(), arena.holes()
+    (True, 3, [(4, 3)])
     """
 
     def __init__(self, capacity: int, best: bool) -> None:
@@ -70,6 +74,9 @@ class FitArena:
 
     def largest_hole(self) -> int:
         return max(self._sizes, default=0)
+
+    def holes(self) -> list[tuple[int, int]]:
+        return list(zip(self._starts, self._sizes, strict=True))
 
     def fits(self, size: int) -> bool:
         return size <= self.largest_hole()
@@ -114,8 +121,8 @@ class BuddyArena:
     >>> [arena.place(n) for n in (7, 5, 3, 1)]
     [0, 8, 16, None]
     >>> arena.release(0, 7)
-    >>> arena.largest_hole(), arena.free
-    (8, 8)
+    >>> arena.largest_hole(), arena.free, arena.holes()
+    (8, 8, [(0, 8)])
     """
 
     def __init__(self, capacity: int) -> None:
@@ -138,6 +145,9 @@ class BuddyArena:
 
     def largest_hole(self) -> int:
         return next((1 << order for order in reversed(range(len(self._free))) if self._free[order]), 0)
+
+    def holes(self) -> list[tuple[int, int]]:
+        return sorted((start, 1 << order) for order, starts in enumerate(self._free) for start in starts)
 
     def fits(self, size: int) -> bool:
         return self.rounded(size) <= self.largest_hole()

@@ -1,0 +1,150 @@
+"""`pagedsim view`: the interactive memory map: one trace, several allocators side by side on one clock, in one page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import replace
+
+from experiments import options as opt
+from experiments.cache_options import add_cache
+from experiments.html.page import data_block, provenance, render, write_page
+from experiments.load import load_trace
+from experiments.output import check_outputs
+from experiments.progress import Advance, bars
+from experiments.reading import unused
+from experiments.setup import Setup, size_up
+from experiments.trace_options import add_trace
+from experiments.viewer.document import LaneLog, document
+from experiments.viewer.legend import PARTS, WORDS
+from experiments.viewer.moments import MomentLog
+from experiments.viewer.thin import kept, shares
+from experiments.viewer.wording import Names
+from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
+from sim.engine import Engine
+from sim.run import Observer, Run
+from workloads.request import InputError, Trace
+
+EXAMPLES = """examples:
+  pagedsim view --html map.html
+  pagedsim view trace.csv --num-gpu-blocks-override 129 --html map.html
+  pagedsim view --allocator contiguous-pow2 --allocator paged --placement first-fit --html map.html
+  pagedsim view trace.jsonl --model Llama-3.1-8B --gpu H100 --limit 500 --events 4000 --html map.html
+"""
+DEFAULT_ALLOCATORS = ("contiguous-max", "contiguous-oracle", "paged", "paged-prefix")
+DEFAULT_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, "memory-map.html", 3_000_000
+
+
+def main(argv: list[str]) -> int:
+    """Entry of the command; returns the exit status."""
+    options = parser().parse_args(argv)
+    check_outputs({"--html": options.html}, [options.trace, options.warm_trace, options.step_time], to_stdout=(),
+                  inputs_are="what is read")
+    started = time.perf_counter()
+    setup = prepare(options)
+    page = map_page(setup, _allocators(options), options, argv)
+    write_page(options.html, page)
+    size = len(page.encode())
+    print(f"wrote {options.html}: {size / 1e6:.1f} MB, opens in any browser without a network")
+    if size > HEAVY_BYTES:
+        setup.notes.append(f"a page of {size / 1e6:.1f} MB: fewer --events, --limit or fewer allocators make it lighter")
+    if not options.quiet:
+        for note in setup.notes:
+            print(f"note: {note}", file=sys.stderr)
+        print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All options of the command."""
+    made = opt.OneLineParser("pagedsim view", description=__doc__, epilog=EXAMPLES,
+                             formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache):
+        add(made)
+    opt.add_allocators(made, DEFAULT_ALLOCATORS)
+    group = made.add_argument_group("output")
+    group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
+    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, "
+                       "those of all allocators together; longer runs are thinned around interesting ones, and say so "
+                       f"(default {DEFAULT_EVENTS:,})")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    return made
+
+
+def prepare(options: argparse.Namespace) -> Setup:
+    """The trace and the pool; without a trace a small workload, in a pool whose blocks can be told apart."""
+    notes: list[str] = []
+    if options.trace is not None:
+        return size_up(load_trace(options, notes), options, notes)
+    unused(options)
+    trace = load_trace(options, notes, _small(options))
+    if options.model is None and options.num_gpu_blocks_override is None:
+        options.num_gpu_blocks_override = NUM_BLOCKS
+        notes.append(f"no trace, no --model: {trace.source} in a pool of {NUM_BLOCKS} blocks")
+        if options.max_model_len is None:
+            options.max_model_len = MAX_MODEL_LEN
+    return size_up(trace, options, notes)
+
+
+def _small(options: argparse.Namespace) -> Trace:
+    try:
+        return small_workload(options.seed, options.rate or RATE, options.saturate)
+    except InputError as error:
+        raise InputError(f"--rate {options.rate:g}: {error}") from None
+
+
+def _allocators(options: argparse.Namespace) -> list[str]:
+    names = options.allocator or [name for name in DEFAULT_ALLOCATORS
+                                  if name != "paged-prefix" or options.enable_prefix_caching]
+    return list(dict.fromkeys(names))
+
+
+def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str]) -> str:
+    """The text of the page.
+
+    Parameters
+    ----------
+    setup : Setup
+    allocators : list of str
+    options : Namespace
+        ``events`` and ``quiet``.
+    words : list of str
+        Of the command line behind ``view``.
+    """
+    labels = [f"r{request}" for request in range(len(setup.trace))]
+    lanes = _record(setup, allocators, labels, options)
+    source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
+    return render("view.html", title=f"Memory map: {source}", source_name=source, notes=setup.notes,
+                  block_size=setup.sim.block_size, lanes=_listed(allocators), parts=PARTS, words=WORDS,
+                  provenance=provenance(["view", *words]),
+                  data=data_block("run", document(lanes, labels, setup.kv_bytes_per_token)))
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _record(setup: Setup, allocators: list[str], labels: list[str], options: argparse.Namespace) -> list[tuple[LaneLog, Run]]:
+    """Each run twice, with the same moments: once to choose among them, once to draw those that were chosen."""
+    names = Names(labels)
+    with bars(options.quiet) as progress:
+        moving: dict[str, list[Observer]] = {
+            name: [] if progress.disable else [Advance(progress, progress.add_task(name, total=2 * len(setup.trace)))]
+            for name in allocators}
+        moments = {name: MomentLog() for name in allocators}
+        for name, log in moments.items():
+            _run(setup, name, [log, *moving[name]])
+        room = shares([len(log.kinds) for log in moments.values()], options.events)
+        lanes = [LaneLog(name, names, kept(log.kinds, most)) for (name, log), most in zip(moments.items(), room, strict=True)]
+        return [(lane, _run(setup, lane.name, [lane, *moving[lane.name]])) for lane in lanes]
+
+
+def _run(setup: Setup, name: str, observers: list[Observer]) -> Run:
+    config = replace(setup.sim, longest_jump=1)
+    try:
+        return Engine(setup.trace, config, name, observers=observers, warm=setup.warm).run()
+    except MemoryError:
+        raise InputError(f"{name}: {config.num_blocks:,} blocks of {config.block_size:,} slots take more memory than there is "
+                         "for a map") from None

@@ -1,0 +1,82 @@
+"""The analytic formula beside a map: lines that stay, and lines with places for the numbers of each moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.viewer.snapshot import Drawn, Snapshot
+from experiments.viewer.wording import count
+from sim import kv_formula
+from sim.memory.contiguous import ContiguousAllocator
+from sim.sizing.hardware import GIB
+
+TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block once more (shared) = {3} in use; " \
+         "{3} + {4} cached + {5} free = {6} blocks"
+CEILINGS = TABLES.replace("sequences: ", "sequences: Σ ⌈tokens ÷ %s⌉ = ")
+RESERVATIONS = "{0} reservations: Σ = {1} slots, {2} with rounding; {3} − {2} = {4} free; holes: {5}"
+USEFUL = "useful share of what is allocated: token states ÷ (token states + reserved + internal) = {%d} ÷ {%d} = {%d}"
+
+
+def fixed_lines(allocator: Drawn, num_blocks: int, block_size: int, max_model_len: int, per_token: int | None) -> list[str]:
+    """What holds all the time.
+
+    Parameters
+    ----------
+    num_blocks, block_size : int
+        Of the pool as vLLM counts it, null block included.
+    max_model_len : int
+        In tokens.
+    per_token : int, optional
+        Bytes of one token's K and V on a GPU, where a model is known.
+    """
+    slots = (num_blocks - 1) * block_size
+    lines = [f"pool: ({num_blocks:,} − 1 null block) × {block_size:,} slots = {slots:,} slots"]
+    if per_token is not None:
+        gib = slots * per_token / GIB
+        lines.append(f"bytes: {slots:,} slots × {per_token:,} bytes a token = {slots * per_token:,} bytes = {gib:,.2f} GiB")
+    most = kv_formula.max_concurrency(num_blocks, block_size, max_model_len)
+    blocks = kv_formula.blocks_for(max_model_len, block_size)
+    if not isinstance(allocator, ContiguousAllocator):
+        return [*lines, f"longest requests at once, as vLLM reports it: {num_blocks:,} blocks ÷ ⌈{max_model_len:,} ÷ "
+                f"{block_size:,}⌉ = {num_blocks:,} ÷ {blocks:,} = {most:.2f}"]
+    largest = int(allocator.reservation.max())
+    rounded = allocator.arena.rounded(largest)
+    return [*lines, f"largest reservations at once: ⌊{slots:,} ÷ {rounded:,}⌋ = {slots // rounded:,}"
+            + (f" ({count(largest, 'slot')} rounded up)" if rounded > largest else "")]
+
+
+def moving_lines(allocator: Drawn, by_ceiling: bool) -> list[str]:
+    """What changes, with places for the `numbers` of each moment.
+
+    Parameters
+    ----------
+    by_ceiling : bool
+        Whether each sequence has just the blocks that its tokens take.
+    """
+    if isinstance(allocator, ContiguousAllocator):
+        return [RESERVATIONS, USEFUL % (6, 7, 8)]
+    return [CEILINGS % f"{allocator.block_size:,}" if by_ceiling else TABLES, USEFUL % (7, 8, 9)]
+
+
+def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
+    """The numbers of one moment, as text."""
+    useful, allocated = pool.parts[0], sum(pool.parts[:3])
+    share = f"{useful / allocated:.1%}" if allocated else "–"
+    last = [f"{useful:,}", f"{allocated:,}", share]
+    if isinstance(allocator, ContiguousAllocator):
+        places = [row.place for row in pool.rows.values() if row.place is not None]
+        rounded, free = sum(place.rounded for place in places), sum(size for _, size in pool.holes)
+        return [*(f"{n:,}" for n in (len(places), sum(place.size for place in places), rounded, allocator.capacity, free,
+                                     len(pool.holes))), *last]
+    listed, held = sum(len(row.blocks) for row in pool.rows.values()), allocator.pool.num_blocks - 1 - len(pool.queue)
+    cached = pool.parts[3] // allocator.block_size
+    free = len(pool.queue) - cached
+    return [*(f"{n:,}" for n in (len(pool.rows), listed, listed - held, held, cached, free, held + cached + free)), *last]
+
+
+def by_ceiling(allocator: Drawn, pool: Snapshot) -> bool:
+    """Whether each sequence has just the blocks that its tokens take."""
+    if isinstance(allocator, ContiguousAllocator):
+        return False
+    size = allocator.block_size
+    return all(len(row.blocks) == kv_formula.blocks_for(row.computed, size) for row in pool.rows.values())
