@@ -375,6 +375,10 @@ def test_a_table(tmp_path):
     ("input_len,output_len,Mean TTFT (ms),Mean TPOT (ms),p99_ttft_ms\n1,2,3,4,5\n", "; perhaps 'input_len' as 'prompt_tokens', "
      "'output_len' as 'output_tokens', 'Mean TTFT (ms)' as 'ttft_ms', 'Mean TPOT (ms)' as 'tpot_ms'"),
     ("prompt_tokens,output_tokens,ttft_ms,max_concurrency\n1,2,3,4\n", "; perhaps 'max_concurrency' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,conc\n1,2,3,4\n", "; perhaps 'conc' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,max_conc\n1,2,3,4\n", "; perhaps 'max_conc' as 'concurrency'"),
+    ("prompt,output,ttft_ms\n1,2,3\n", "; perhaps 'prompt' as 'prompt_tokens', 'output' as 'output_tokens'"),
+    ("prompt_tokens,output_tokens,ttft_ms,con\n1,2,3,4\n", "column 'con': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,ttft\n1,2,3,4\n", "column 'ttft': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,p99_ttft_ms\n1,2,3,4\n", "column 'p99_ttft_ms': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,0\n", "'0' is not a whole number from 1 to 4096"),
@@ -461,8 +465,10 @@ def test_a_list_of_results(tmp_path, indent):
 @pytest.mark.parametrize(("text", "said"), [
     (json.dumps(SUMMARY, indent=1)[:-10], "/measured:5: malformed JSON"),
     (json.dumps(SUMMARY | {"date": "2026"}, indent=1)[:-4], "/measured:6: malformed JSON"),
-    ('{\n "date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),             # no key yet that says what it is
-    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),
+    ('{\n "date": "2026",\n "backend": "vl',                                   # no key yet that says what it is
+     "/measured:3: malformed JSON: cut off in the string that begins at character 13: "),
+    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON: cut off in the string that begins at character 13: "),
+    ("[\n" + json.dumps(SUMMARY), "/measured:2: malformed JSON: cut off where , is wanted"),
     (json.dumps([SUMMARY, SUMMARY], indent=1)[:-20], "/measured:12: malformed JSON"),
     (json.dumps([SUMMARY, 3]), "/measured:1: not a JSON object: 3"), ("[]", "/measured:1: not a JSON object: []"),
     (json.dumps(SUMMARY) + "\n" + json.dumps(SUMMARY)[:-9], "/measured:2: malformed JSON")])
