@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ EXAMPLES = """examples:
   pagedsim calibrate server.log --trace served.jsonl --gpu H100 --step-time efficiencies.toml --plot gauges.png
   pagedsim calibrate metrics.txt --trace served.jsonl --gpu H100 --fit
 """
+WARNING = "warning: "                                  # how notes begin that are said however quiet it is to be
 NOT_ASKED = {"saturate": False, "placement": "buddy", "allocator": None, "page_size": None}
 
 
@@ -64,7 +66,9 @@ def main(argv: list[str]) -> int:
             raise InputError("--out: nothing was fitted: a table or a benchmark result is, or a metrics page with --trace --fit")
         text = file_of(document["fit"], setup, options.measured, options.tensor_parallel_size)
         write_text(options.out, lambda file: print(text, end="", file=file))
-    deliver(document, options.json, options.quiet, lambda: print_calibration(document, options.quiet), document["notes"])
+    said = [note for note in document["notes"] if not note.startswith(WARNING)]
+    deliver(document, options.json, options.quiet, lambda: print_calibration(document, [] if options.quiet else said), said)
+    _warn(document["notes"])
     return 0
 
 
@@ -91,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--out", metavar="FILE.toml", help="the fitted efficiencies, for --step-time FILE.toml of every command")
     group.add_argument("--json", metavar="FILE", help="everything as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="measured against predicted, or gauges over time: .png, .svg or .pdf")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes; warnings stay")
     return made
 
 
@@ -128,6 +132,13 @@ def _described(made: Read, argv: list[str], options: argparse.Namespace, notes: 
             return parser().parse_args([*kept, *argv])
     except SystemExit:
         raise InputError(f"{options.measured[0]}: its configuration cannot be used: {' '.join(kept)}") from None
+
+
+def _warn(notes: Sequence[str]) -> None:
+    """Those of the notes that are warnings, on standard error."""
+    if sys.stderr is not None:
+        for note in (note for note in notes if note.startswith(WARNING)):
+            print(note, file=sys.stderr)
 
 
 # ---------------------------------------------------------------------- the parts of the result

@@ -65,8 +65,10 @@ def served(tmp_path_factory):
 
 
 def calibrated(capsys, *arguments):
+    """The document; on standard error stand its warnings and no more."""
     said = run(capsys, "calibrate", *arguments, "--json", "-", "-q")
-    assert (said.status, said.err) == (0, "")
+    assert said.status == 0
+    assert said.err.splitlines() == [note for note in said.json["notes"] if note.startswith("warning: ")]
     return said.json
 
 
@@ -152,12 +154,18 @@ def test_a_log_that_begins_with_requests_already_running_is_doubted(tmp_path, ca
     idle = lines[busy].replace(f"Running: {running} reqs, Waiting: {waiting} reqs", "Running: 0 reqs, Waiting: 0 reqs")
     (tmp_path / "middle.log").write_text("".join([*lines[:2], idle.replace("T08:01:39", "T08:01:37"), *lines[busy:]]))
     notes = calibrated(capsys, tmp_path / "middle.log", *one.options("--offset", 6.0))["notes"]
-    assert any("of the lines before the first arrival: the log begins in the middle, or the trace does" in note for note in notes)
+    assert any("before the first arrival: the log begins in the middle, or the trace does" in note for note in notes)
+
+
+def test_one_line_is_no_lines(served, capsys):
+    """The first arrival comes 1 s after the first line, the second line 2 s after it."""
+    notes = calibrated(capsys, served.log, *served.options("--offset", 1))["notes"]
+    assert any(note.startswith("not compared: 1 line before the first arrival, ") for note in notes)
 
 
 def test_a_trace_that_does_not_fit_is_said(served, capsys):
     said = run(capsys, "calibrate", served.log, *served.options("--offset", -0.7, "--max-model-len", 600))
-    assert said.status == 0 and re.search(r"note +\d+ requests of the trace do not fit the server and are rejected", said.out)
+    assert said.status == 0 and re.search(r"note +\d+ requests of the trace rejected as too long for the server", said.out)
 
 
 def test_a_wrong_server_is_off(served, capsys):
@@ -338,6 +346,20 @@ def test_without_a_model_the_pool_alone_is_replayed(tmp_path, served, capsys):
 
 
 # ---------------------------------------------------------------------- for people
+@pytest.mark.parametrize("words", [(), ("-q",), ("--json", "-"), ("--json", "-", "-q")])
+def test_warnings_stay_and_are_no_notes(tmp_path, capsys, words):
+    """A torn line: said once, on standard error, however much else is said."""
+    path = tmp_path / "torn.log"
+    path.write_text(start_up() + "INFO Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: $\n")
+    said = run(capsys, "calibrate", path, *words)
+    warned = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert [line[:60] for line in warned] == ["warning: 1 periodic line passed over: torn, or without a fie",
+                                              "warning: no periodic line is in it: vllm serve prints one ev"]
+    assert all(line.startswith(("warning: ", "note: ")) for line in said.err.splitlines())
+    assert ("note: " in said.err) == (words == ("--json", "-")) and ("note  " in said.out) == (words == ())
+    assert "warning: " not in said.out or "--json" in words
+
+
 def test_pictures_have_the_same_bytes_again(served, tmp_path, capsys):
     points = tmp_path / "points.csv"
     points.write_text(table([(1024, 128, 1), (128, 64, 16)], server()))

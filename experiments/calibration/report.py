@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workloads.messages import counted
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -24,8 +25,8 @@ GAUGES = {"running": "running requests", "waiting": "waiting requests", "usage_p
           "generation_tokens_per_s": "generation throughput"}
 
 
-def print_calibration(document: JsonObject, quiet: bool = False) -> None:
-    """All sections that the document has, to standard output; without the notes where quiet."""
+def print_calibration(document: JsonObject, notes: Sequence[str]) -> None:
+    """All sections that the document has, and these notes, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
@@ -40,9 +41,9 @@ def print_calibration(document: JsonObject, quiet: bool = False) -> None:
         console.print()
         for line in _remarks(fit):
             console.print(Text(line), soft_wrap=True)
-    if not quiet and document["notes"]:
+    if notes:
         console.print()
-        for note in document["notes"]:
+        for note in notes:
             console.print(Text.assemble(("note     ", "dim"), note), soft_wrap=True)
 
 
@@ -59,7 +60,7 @@ def _tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
     if document.get("page"):
         yield "The page" + (" and the simulation of the trace" if document["replayed"] else ""), _seen_table(document["page"])
     if document.get("over_time"):
-        yield f"Over time: {document['over_time']['compared']:,} lines", _gauges(document["over_time"]["errors"])
+        yield f"Over time: {counted(document['over_time']['compared'], 'line')}", _gauges(document["over_time"]["errors"])
     elif document.get("seen"):
         yield f"Periodic lines: {document['lines']:,}", _peaks(document["seen"])
     if document["fit"] is not None:
