@@ -279,8 +279,11 @@ def test_a_page_may_be_fitted_to(tmp_path, capsys):
     for name in ("bandwidth_efficiency", "flops_efficiency"):
         assert "no more measurements than numbers" in numbers[name]["remark"]
     assert "if the fixed time of a step, us, is 3500" in numbers["bandwidth_efficiency"]["remark"]
-    assert ("a metrics page has no more than the means of TTFT and TPOT (here TTFT and TPOT), which cannot tell three numbers: "
-            "the overhead of a step is not fitted and stays at 3,500 us; --step-time FILE.toml sets another") in made["notes"]
+    assert ("fitted to what the page has of latencies, mean time to first token, mean time per output token, which cannot tell "
+            "three numbers: the overhead of a step is not fitted and stays at 3,500 us; --step-time FILE.toml sets another"
+            ) in made["notes"]
+    rest = {row["metric"]: row for row in made["fit"]["cases"][0]["targets"] if not row["fitted"]}
+    assert set(rest) == {"queue", "e2e"} and rest["e2e"]["error_after"] < 0.001 < rest["e2e"]["error_before"]
     assert read_step_time(str(out)).fitted["measured"] == [str(served.page)]
 
 
@@ -290,7 +293,45 @@ def test_a_page_never_fits_the_overhead(tmp_path, capsys):
     made = calibrated(capsys, served.page, *served.options()[:4], "--max-model-len", 4096, "--fit")
     numbers = made["fit"]["numbers"]
     assert numbers["overhead_us"]["fitted"] == 1000 and numbers["flops_efficiency"]["fitted"] == 0.5
-    assert made["fit"]["errors"]["after"]["tpot"] < 0.001 and any("(here TPOT)" in note for note in made["notes"])
+    assert made["fit"]["errors"]["after"]["tpot"] < 0.001
+    assert any("of latencies, mean time per output token, which" in note for note in made["notes"])
+
+
+@pytest.mark.parametrize("name", ["time_per_output_token_seconds", "inter_token_latency_seconds"])
+def test_a_page_with_the_time_between_tokens_alone_is_fitted_to_it(tmp_path, monkeypatch, capsys, name):
+    """As old servers say it, and new ones. Summed over requests, each by its gaps, which the mean TPOT does not weigh."""
+    served, out = Served(tmp_path, requests(25, 6, 1e6)), tmp_path / "fitted.toml"
+    served.clock.write_text(step_time_text({**TRUTH, "bandwidth_efficiency": 0.8, "flops_efficiency": 0.5}, HERE, []))
+    gaps = served.run.demand.output - 1
+    seconds = float((served.tpot * gaps).sum())
+    assert abs(seconds / gaps.sum() / served.tpot.mean() - 1) > 0.05         # another number than the mean TPOT
+    page = re.sub(".*vllm:request_time_per.*\n", "", served.page.read_text())
+    served.page.write_text(page + f'vllm:{name}_sum{{engine="0"}} {seconds!r}\nvllm:{name}_count{{engine="0"}} {gaps.sum()}\n')
+    monkeypatch.chdir(tmp_path)                        # a short name, so that the table has room
+    words = (served.page.name, *served.options("--max-model-len", 4096), "--fit", "--out", out)
+    made = calibrated(capsys, *words)
+    assert {name: number["fitted"] for name, number in made["fit"]["numbers"].items()} == pytest.approx(TRUTH, rel=0.002)
+    after = made["fit"]["errors"]["after"]
+    assert after["itl"] < 0.001 < made["fit"]["errors"]["before"]["itl"] and after["tpot"] is None
+    assert {row["metric"] for row in made["fit"]["cases"][0]["targets"]} == {"ttft", "itl", "queue", "e2e"}
+    assert read_step_time(str(out)).fitted["itl_error"] == after["itl"]
+    said = run(capsys, "calibrate", *words).out
+    assert re.search(r"mean error after +TTFT 0\.\d+ %, ITL 0\.\d+ %", said) and "ITL mean" in said
+    assert "queue time mean, not fitted to" in said and "end-to-end time mean, not fitted to" in said
+
+
+def test_a_page_with_all_three_means_is_fitted_to_all(tmp_path, capsys):
+    """The time between tokens is 5 % longer than the server that has the other two would have it: it moves the fit."""
+    served = Served(tmp_path, requests(25, 6, 1e6))
+    gaps = served.run.demand.output - 1
+    seconds = 1.05 * float((served.tpot * gaps).sum())
+    with served.page.open("a") as page:
+        page.write(f'vllm:inter_token_latency_seconds_sum {seconds!r}\nvllm:inter_token_latency_seconds_count {gaps.sum()}\n')
+    made = calibrated(capsys, served.page, *served.options("--max-model-len", 4096), "--fit")
+    after = made["fit"]["errors"]["after"]
+    assert 0.005 < after["tpot"] < 0.03 and 0.005 < after["itl"] < 0.03
+    assert made["fit"]["numbers"]["bandwidth_efficiency"]["standard_error"] > 0
+    assert any(note.endswith("so +- holds little more than how they disagree") for note in made["notes"])
 
 
 def test_other_traffic_is_noticed(served, tmp_path, capsys):

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 from cli_run import run
@@ -15,6 +16,7 @@ from experiments.calibration.cases import (
     Target,
     group_means,
     groups_of,
+    latencies,
     log_ratios,
     mean_errors,
     rows_of,
@@ -26,6 +28,7 @@ from experiments.calibration.fit import fit
 from experiments.calibration.known import uncertain
 from experiments.calibration.residuals import Steadied
 from experiments.step_time_file import EFFICIENCIES
+from sim.request_log import NEVER
 
 DEFAULT = {"bandwidth_efficiency": 0.8, "flops_efficiency": 0.5, "overhead_us": 1000.0}
 POINTS = [(1024, 128, 1), (1024, 128, 16), (3000, 200, 4), (128, 256, 32)]
@@ -289,6 +292,23 @@ def test_what_jumps_counts_for_less():
 
 
 # ---------------------------------------------------------------------- targets
+def test_latencies_by_hand():
+    """Seconds: r0 comes at 0, is admitted at 1, has 4 tokens from 2 to 5; r1 comes at 1, and has 2 at 2 and 4; r2 has one, at 3;
+    r3 is not served. Gaps of 1, 1, 1 and 2 s: 5 s / 4 between tokens; per output token 1 and 2 s."""
+    times = {"admitted_us": [1, 1, 2, -1], "first_token_us": [2, 2, 3, -1], "finished_us": [5, 4, 3, -1]}
+    log = SimpleNamespace(**{name: np.array([s * 1_000_000 if s >= 0 else NEVER for s in row]) for name, row in times.items()})
+    run = SimpleNamespace(log=log, demand=SimpleNamespace(output=np.array([4, 2, 1, 9])),
+                          arrival_us=np.array([0, 1_000_000, 1_000_000, 0]))
+    made = latencies(run)
+    nan = math.nan
+    wanted = {"ttft": [2, 1, 2, nan], "queue": [1, 0, 1, nan], "e2e": [5, 3, 2, nan], "tpot": [1, 2, nan, nan], "itl": [1.25]}
+    assert set(made) == set(wanted)
+    for name, values in wanted.items():
+        assert np.array_equal(made[name], values, equal_nan=True), name
+    run.demand.output = np.ones(4, int)
+    assert math.isnan(latencies(run)["itl"][0])
+
+
 def test_groups_and_weights_by_hand():
     group, groups = groups_of(np.array([5, 1, 4, 2, 3] * 8), np.array([True] * 39 + [False]))
     assert groups == 4 and group[-1] == -1 and np.bincount(group[:-1]).tolist() == [10, 10, 10, 9]
@@ -303,7 +323,7 @@ def test_groups_and_weights_by_hand():
     assert ratios[0] == math.log(1.5) and ratios[1] == math.log(2.0) and ratios[2] < -10      # nobody left in the second group
     rows = rows_of(case, latency)
     assert (rows[0].measured_s, rows[0].predicted_s, rows[0].error) == (2.0, 3.0, 0.5) and rows[1].error == 1.0
-    assert mean_errors([rows]) == {"ttft": 0.5, "tpot": 1.0}
+    assert mean_errors([rows]) == {"ttft": 0.5, "tpot": 1.0, "itl": None}
     worst = worst_of([case], [latency])
     assert (worst.metric, worst.error, worst.case) == ("tpot", -1.0, "x: by hand, group 2 of 2")
 

@@ -22,7 +22,6 @@ import numpy as np
 from experiments.calibration.cases import (
     BY_PROMPT,
     BY_TIME,
-    METRICS,
     STATISTICS,
     Case,
     Floats,
@@ -40,6 +39,7 @@ from workloads.readers.values import length_of
 from workloads.request import IntArray, Trace
 
 DETAILS = ("input_lens", "output_lens", "ttfts", "itls")
+MEANS = ("ttft", "tpot")                               # by request
 TOTALS = ("completed", "total_input_tokens", "total_output_tokens")
 MOST_REQUESTS, LONGEST_S = 1_000_000, 1e8
 EQUAL = ("only totals: {}, alike, of {:,} + {:,} tokens in place of what was sent, so only means are compared; "
@@ -100,7 +100,7 @@ def _summary(place: Place, found: Mapping[str, Any], client: Client, lengths: Tr
     n, prompts, outputs = (length_of(found, name, place) for name in TOTALS)
     if not 1 <= n <= MOST_REQUESTS:
         raise bad_value(place, "completed", f"{n} requests: from 1 to {MOST_REQUESTS:,} are read")
-    targets = [target for metric in METRICS for target in _means(place, found, metric, lengths is not None)]
+    targets = [target for metric in MEANS for target in _means(place, found, metric, lengths is not None)]
     if not targets:
         raise missing_column(place, "mean_ttft_ms", list(found))
     notes = [*client.notes, *_drawn({}, client)]
@@ -125,7 +125,8 @@ def _means(place: Place, found: Mapping[str, Any], metric: str, percentiles: boo
 
 def _like(place: Place, lengths: Trace, n: int, times_us: IntArray) -> Trace:
     if len(lengths) < n:
-        raise complaint(place.path, place.line, f"{counted(n, 'request')} completed, and {lengths.source} has only {len(lengths):,}")
+        raise complaint(place.path, place.line,
+                        f"{counted(n, 'request')} completed, and {lengths.source} has only {len(lengths):,}")
     content = None if lengths.content is None else lengths.content.take(np.arange(n))
     return Trace(lengths.source, lengths.prompt_tokens[:n], lengths.output_tokens[:n], times_us, content=content)
 

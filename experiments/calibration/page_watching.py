@@ -9,9 +9,10 @@ import numpy as np
 
 from experiments.calibration.cases import Case, Target
 from experiments.calibration.metrics_page import Engine, MetricsPage
-from experiments.calibration.page_lines import page_lines
+from experiments.calibration.page_lines import TIMES, page_lines
 from experiments.calibration.watching import ONE_ENGINE, Watched, allocator_of, rejected, served_by
 from experiments.setup import Setup
+from experiments.step_time_file import METRICS
 from sim.engine import Engine as Simulation
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -58,12 +59,19 @@ def _same_traffic(engine: Engine, requests: int, notes: list[str]) -> None:
 
 
 def page_case(page: MetricsPage, options: argparse.Namespace, setup: Setup) -> Case:
-    """The means of a page's histograms as targets of a fit; InputError if it has neither."""
+    """The means of a page's histograms as targets: a fit goes by `METRICS`, the others are shown beside.
+
+    Raises
+    ------
+    InputError
+        If no histogram that could be fitted to has counted.
+    """
     engine = (page if options.engine is None else page.of_engine(options.engine)).together()
-    targets = tuple(Target(metric, "mean", np.array([mean])) for metric in ("ttft", "tpot")
+    targets = tuple(Target(metric, "mean", np.array([mean]), metric in METRICS) for metric in TIMES
                     if metric in engine.totals and (mean := engine.totals[metric].mean))
-    if not targets:
-        raise InputError(f"{show_path(page.path)}: --fit: no histogram of times to first token or per output token has counted")
+    if not any(target.fitted for target in targets):
+        raise InputError(f"{show_path(page.path)}: --fit: no histogram of times to first token, per output token or between "
+                         "tokens has counted")
     return Case(show_path(page.path), setup.trace, targets)
 
 
@@ -76,7 +84,8 @@ def page_fit_note(case: Case, fitted: dict[str, Any]) -> str:
     fitted : dict
         The document of the fit.
     """
-    means = " and ".join(target.metric.upper() for target in case.targets)
+    means = [TIMES[target.metric] for target in case.targets if target.fitted]
     kept = fitted["numbers"]["overhead_us"]["fitted"]
-    return (f"a metrics page has no more than the means of TTFT and TPOT (here {means}), which cannot tell three numbers: the "
-            f"overhead of a step is not fitted and stays at {kept:,g} us; --step-time FILE.toml sets another")
+    alike = "" if len(means) < 3 else "; the last two tell nearly the same, so +- holds little more than how they disagree"
+    return (f"fitted to what the page has of latencies, {', '.join(means)}, which cannot tell three numbers: the overhead of a "
+            f"step is not fitted and stays at {kept:,g} us; --step-time FILE.toml sets another{alike}")

@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.step_time_file import METRICS
 from workloads.messages import counted
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
+LATENCIES = {"queue": "queue time", "e2e": "end-to-end time"}               # the others are known by their letters
 PIPE_COLUMNS, LEAST_COLUMNS = 120, 90
 MOST_CASES = 20
 VERDICTS: dict[bool | None, str] = {True: "as printed", False: "NOT as printed"}
@@ -90,7 +92,8 @@ def _cases(cases: list[JsonObject]) -> Table:
     for case in cases[:MOST_CASES]:
         label = case["label"]
         for target in case["targets"]:
-            name = f"{target['metric'].upper()} {target['statistic']}" + ("" if target["fitted"] else ", not fitted to")
+            metric = LATENCIES.get(target["metric"], target["metric"].upper())
+            name = f"{metric} {target['statistic']}" + ("" if target["fitted"] else ", not fitted to")
             made.add_row(Text(label), name, _time(target["measured_s"]), _time(target["before_s"]),
                          f"{100 * target['error_before']:.1f} %", _time(target["after_s"]),
                          f"{100 * target['error_after']:.1f} %")
@@ -106,7 +109,7 @@ def _time(seconds: float) -> str:
 
 def _remarks(fit: JsonObject) -> Iterator[str]:
     for when, errors in (("before", fit["errors"]["before"]), ("after", fit["errors"]["after"])):
-        means = ", ".join(f"{metric.upper()} {100 * errors[metric]:.2f} %" for metric in ("ttft", "tpot")
+        means = ", ".join(f"{metric.upper()} {100 * errors[metric]:.2f} %" for metric in METRICS
                           if errors[metric] is not None)
         worst = errors["worst"]
         yield (f"mean error {when:<6}  {means}; worst: {worst['metric'].upper()} {100 * worst['error']:+.1f} % "

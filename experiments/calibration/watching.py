@@ -133,7 +133,8 @@ def _time_notes(made: Replayed, log: ServerLog, setup: Setup, notes: list[str]) 
     side = "after" if made.offset_s >= 0 else "before"
     notes.append(f"clocks: the first arrival comes {abs(made.offset_s):g} s {side} the first periodic line, {how}")
     if made.before or made.after:
-        notes.append(f"not compared: {counted(made.before, 'line')} before the first arrival, {made.after:,} after the simulated end")
+        notes.append(f"not compared: {counted(made.before, 'line')} before the first arrival, {made.after:,} after the "
+                     "simulated end")
     notes += _outside(made, log.samples[0])
     running = made.errors()["running"]
     if running["mean_absolute_error"] > POOR * running["seen_mean"]:
@@ -155,8 +156,8 @@ def _outside(made: Replayed, first: Sample) -> Iterator[str]:
         yield (f"warning: the server works in {counted(made.early, 'line')} before the first arrival: the log begins in the "
                "middle, or the trace does not belong to it; --offset S says where it belongs")
     if made.late:
-        yield (f"warning: the server was still busy: {counted(made.late, 'line')} after the simulated end, not compared: the prediction "
-               "is too fast, or the trace is not all that was served")
+        yield (f"warning: the server was still busy: {counted(made.late, 'line')} after the simulated end, not compared: the "
+               "prediction is too fast, or the trace is not all that was served")
 
 
 def _over_time(made: Replayed) -> JsonObject:
