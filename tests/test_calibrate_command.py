@@ -338,7 +338,30 @@ def test_other_traffic_is_noticed(served, tmp_path, capsys):
     short = tmp_path / "short.csv"
     short.write_text("arrival_us,prompt_tokens,output_tokens\n0,100,20\n")
     said = run(capsys, "calibrate", served.page, "--trace", short, "--gpu", GPU, "--max-model-len", 4096)
-    assert "the counters have 150 completed requests and the trace has 1: not the same traffic" in said.out
+    prompts, outputs = int(served.run.demand.prompt.sum()), int(served.run.demand.output.sum())
+    assert said.err.splitlines() == [
+        "warning: does this trace belong to this page? More than 5 % apart are 150 requests completed on the page, 1 in the "
+        f"trace (-99.3 %); {prompts:,} prompt tokens on the page, 100 in the trace ({100 * (100 / prompts - 1):.3g} %); "
+        f"{outputs:,} generated tokens on the page, 20 in the trace (-99.9 %): the page counts since the server started, and the "
+        "trace should be all that it served"]
+
+
+@pytest.mark.parametrize(("counted", "apart"), [
+    ((100, 2000, 400), None), ((105, 2100, 420), None), ((96, 1905, 381), None),
+    ((106, 2000, 400), "106 requests completed on the page, 100 in the trace (-5.66 %)"),
+    ((100, 1900, 400), "1,900 prompt tokens on the page, 2,000 in the trace (+5.26 %)"),
+    ((100, 4000, 183), "4,000 prompt tokens on the page, 2,000 in the trace (-50 %); 183 generated tokens on the page, 400 in "
+                       "the trace (+119 %)"),
+    ((0, 2000, 400), "0 requests completed on the page, 100 in the trace:")])
+def test_totals_within_a_twentieth_are_the_same_traffic(tmp_path, capsys, counted, apart):
+    """100 requests of 20 + 4 tokens."""
+    page, trace = tmp_path / "page.txt", tmp_path / "trace.csv"
+    names = ("request_success", "prompt_tokens", "generation_tokens")
+    page.write_text("".join(f"vllm:{name}_total {number}\n" for name, number in zip(names, counted, strict=True)))
+    trace.write_text("prompt_tokens,output_tokens\n" + "20,4\n" * 100)
+    notes = calibrated(capsys, page, "--trace", trace, *SERVER)["notes"]
+    warned = [note for note in notes if "does this trace belong to this page?" in note]
+    assert len(warned) == (apart is not None) and all(f"apart are {apart}" in note for note in warned)
 
 
 # ---------------------------------------------------------------------- what is wrong is one line
