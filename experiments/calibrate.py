@@ -17,6 +17,7 @@ from experiments.calibration.figure import check_drawable, plot_over_time, plot_
 from experiments.calibration.fitting import Points, file_of, fit_notes, fit_warnings, run_fit
 from experiments.calibration.measured import BENCHMARK, LOG, TABLE, Measured, Read, open_measured, read_all
 from experiments.calibration.page_watching import PAGE_HELD, page_case, page_fit_note, watch_page
+from experiments.calibration.repeats import check_given_once, counted_once
 from experiments.calibration.report import print_calibration
 from experiments.calibration.watching import Watched, allocator_of, watch_log
 from experiments.figures import check_format
@@ -48,6 +49,7 @@ def main(argv: list[str]) -> int:
                   [*options.measured, options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     if [*options.measured, options.trace].count("-") > 1:
         raise InputError("only one file comes from standard input")
+    check_given_once(options.measured)
     notes: list[str] = []
     found = [open_measured(path) for path in options.measured]
     made = read_all(found, _lengths(options, found), options.seed)
@@ -146,10 +148,11 @@ def _points(made: Read, options: argparse.Namespace, notes: list[str],
             ) -> tuple[dict[str, Any], Setup | None, list[Points], Watched]:
     if options.model is None or options.gpu is None:
         raise InputError("a fit needs the server that was measured: --model and --gpu of the catalogue")
-    longest = max(made.cases, key=lambda case: int((case.trace.prompt_tokens + case.trace.output_tokens).max()))
+    cases, repeated = counted_once(made.cases)
+    longest = max(cases, key=lambda case: int((case.trace.prompt_tokens + case.trace.output_tokens).max()))
     setup = size_up(longest.trace, options, notes)
-    notes += fit_notes(made.cases)
-    fitted, points = run_fit(setup, made.cases, allocator_of(options), options.quiet)
+    notes += [*repeated, *fit_notes(cases)]
+    fitted, points = run_fit(setup, cases, allocator_of(options), options.quiet)
     notes += fit_warnings(fitted)
     return _document("fit", options, setup) | {"fit": fitted}, setup, points, Watched({})
 

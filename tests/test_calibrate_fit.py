@@ -1,12 +1,15 @@
 """The fit: what a server of known efficiencies wrote down gives them back; what cannot be known is said."""
 
+import gzip
 import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from cli_run import run
 from served import SERVER, TRUTH, benchmark, requests, server, table, written
 
@@ -26,9 +29,12 @@ from experiments.calibration.cases import (
 from experiments.calibration.descent import BOUNDS, jacobian
 from experiments.calibration.fit import fit
 from experiments.calibration.known import uncertain
+from experiments.calibration.repeats import Contents, counted_once
 from experiments.calibration.residuals import Steadied
 from experiments.step_time_file import EFFICIENCIES
 from sim.request_log import NEVER
+from workloads.readers.source import open_source
+from workloads.request import InputError
 
 DEFAULT = {"bandwidth_efficiency": 0.8, "flops_efficiency": 0.5, "overhead_us": 1000.0}
 POINTS = [(1024, 128, 1), (1024, 128, 16), (3000, 200, 4), (128, 256, 32)]
@@ -96,6 +102,82 @@ def test_the_same_bytes_again(tmp_path, capsys):
     out = [tmp_path / f"{i}.toml" for i in range(2)]
     made = [calibrated(capsys, path, "--out", each) for each in out]
     assert made[0] == made[1] and out[0].read_bytes() == out[1].read_bytes()
+
+
+# ---------------------------------------------------------------------- what is given twice
+ONE = "prompt_tokens,output_tokens,ttft_ms,tpot_ms\n1000,50,60,11\n"
+
+
+def refused(capsys, *paths):
+    said = run(capsys, "calibrate", *paths, *SERVER)
+    assert (said.status, said.out) == (2, "") and said.err.count("\n") == 1
+    return said.err
+
+
+def test_a_file_is_given_once(tmp_path, monkeypatch, capsys):
+    """Under its own name, another one, a link, or packed; other files are told apart by one digit."""
+    monkeypatch.chdir(tmp_path)
+    one = written(Path("one.json"), benchmark(requests(9, 2), server(), at_once=3))
+    Path("one.csv").write_text(ONE)
+    Path("link.csv").symlink_to("one.csv")
+    Path("copy.csv.gz").write_bytes(gzip.compress(ONE.encode()))
+    Path("copy.json").write_text(one.read_text())
+    assert "one.csv: the same file as one.csv: each is given once" in refused(capsys, "one.csv", one, "one.csv")
+    assert "link.csv: the same file as one.csv: each is given once" in refused(capsys, "one.csv", "link.csv")
+    assert "copy.csv.gz: the same content as one.csv: each is given once" in refused(capsys, "one.csv", one, "copy.csv.gz")
+    assert "copy.json: the same content as one.json: each is given once" in refused(capsys, one, "copy.json")
+    Path("other.csv").write_text(ONE.replace("60", "61"))
+    made = calibrated(capsys, "one.csv", "other.csv")
+    assert [case["label"] for case in made["fit"]["cases"]] == [
+        f"{name}.csv: line 2: 1,000 + 50 tokens, 1 at once" for name in ("one", "other")]
+
+
+def test_long_files_are_compared_to_their_ends(tmp_path, capsys):
+    """Equal in their first MiB, and not in their last line."""
+    long = ONE.rstrip("\n") + "\n" * (3 << 20)
+    (tmp_path / "a.csv").write_text(long + "1000,50,61,11\n")
+    (tmp_path / "b.csv").write_text(long + "1000,50,62,11\n")
+    contents = Contents()
+    for name, again in (("a", False), ("b", False), ("a", True)):
+        source, check = contents.watched(open_source(str(tmp_path / f"{name}.csv")))
+        assert len(list(source.blocks())) > 2
+        if again:
+            with pytest.raises(InputError, match="the same content"):
+                check()
+        else:
+            check()
+
+
+def test_equal_measurements_count_once(tmp_path, capsys):
+    """Within a file and between two, whatever else the files hold: the numbers are those without them, and there is no +-."""
+    header, row = ONE.splitlines()
+    files = [tmp_path / name for name in ("one.csv", "three.csv", "spaces.csv")]
+    texts = (ONE, f"{header}\n{row}\n{row}\n1000,50,60.00,11\n", f"{header}\n1000,50,60.0,11.0\n")
+    for path, text in zip(files, texts, strict=True):
+        path.write_text(text)
+    alone = calibrated(capsys, files[0])
+    assert not any("not counted again" in note for note in alone["notes"])
+    for paths, again, of in ((files[1:2], 2, 3), (files, 4, 5)):
+        made = calibrated(capsys, *paths)
+        said, = (note for note in made["notes"] if "not counted again" in note)
+        assert said.startswith(f"warning: not counted again: {again} of {of} measurements, equal to another in every number; ")
+        assert made["fit"]["numbers"] == alone["fit"]["numbers"] and len(made["fit"]["cases"]) == 1
+    assert [number["standard_error"] for number in alone["fit"]["numbers"].values()] == [None] * 3
+
+
+def test_which_measurements_are_equal():
+    """Each of the numbers tells two apart: lengths, times, the limit, the metric, what was measured."""
+    case = Case("x", requests(3), (Target("ttft", "mean", np.array([2.0])),), 4)
+    others = [replace(case, label="y", most_in_flight=5), replace(case, most_in_flight=None),
+              replace(case, targets=(Target("tpot", "mean", np.array([2.0])),)),
+              replace(case, targets=(Target("ttft", "median", np.array([2.0])),)),
+              replace(case, targets=(Target("ttft", "mean", np.array([2.5])),)),
+              *(replace(case, trace=replace(case.trace, **{name: getattr(case.trace, name) + 1}))
+                for name in ("prompt_tokens", "output_tokens", "arrival_us"))]
+    assert counted_once([case, *others]) == ([case, *others], [])
+    kept, said = counted_once([case, others[0], replace(case, label="again"), others[0]])
+    assert kept == [case, others[0]] and said == [
+        "warning: not counted again: 2 of 4 measurements, equal to another in every number; the first is 'again', equal to 'x'"]
 
 
 # ---------------------------------------------------------------------- what cannot be known
