@@ -141,8 +141,9 @@ def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse
         deliver_outcome(outcome, folder, options)
         return outcome
     except Stopped as stop:
-        number = "at least " * (scenario.search is not None) + f"{max(len(points), len(store.rows)):,}"
-        stop.add_note(f"{len(store.rows):,} of {number} points are kept in {show_path(folder)}; go on with --resume")
+        kept = store.count()
+        number = "at least " * (scenario.search is not None) + f"{max(len(points), kept):,}"
+        stop.add_note(f"{kept:,} of {number} points are kept in {show_path(folder)}; go on with --resume")
         raise
     finally:
         if cluster is not None:

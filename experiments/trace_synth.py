@@ -24,7 +24,7 @@ MOST_LINES, LONGEST_LINE = 60, 200                     # of a recipe that goes i
 def main(argv: list[str]) -> int:
     """Entry of the subcommand; returns the exit status."""
     made = parser("synth", ABOUT, EXAMPLES)
-    made.add_argument("recipe", metavar="RECIPE.toml", help="the recipe, or - for standard input")
+    made.add_argument("recipe", metavar="RECIPE.toml", help="the recipe, or a scenario with [traffic]; - for standard input")
     made.add_argument("out", nargs="?", metavar="OUT", help="the file to write, or - for standard output")
     made.add_argument("--set", action="append", default=[], type=pair, metavar="KEY=VALUE",
                       help="another value for a key of the recipe, as arrivals.rate=4; may be repeated")

@@ -109,11 +109,58 @@ def test_a_value_that_cannot_be_run_here_ends_the_search(tmp_path):
     assert found.ended == "num-gpu-blocks-override 4096 cannot be run: no memory"
 
 
-def test_lengths_are_looked_for_from_two_tokens_on(tmp_path, capsys):
-    text = burst(tmp_path) + "max-num-seqs = 1\nnum-gpu-blocks-override = 900\n"
-    sweep(capsys, tmp_path, text + "[search]\nlargest = 'max-model-len'\nkeep = 'queue p99 <= 1 ms'\n")
+def ends_of(found):
+    return [None if found[end] is None else next(iter(found[end]["settings"].values())) for end in ("answer", "beyond")]
+
+
+def test_few_sequences_break_a_promise_too(tmp_path, capsys):
+    # 20 at once, 200 ms each: with n places the last waits ceil(20 / n) - 1 times 200 ms: 100 ms are kept from 20 on only.
+    sweep(capsys, tmp_path, burst(tmp_path) + "allocators = ['paged']\nnum-gpu-blocks-override = 900\nmax-model-len = 512\n"
+          "[search]\nlargest = 'max-num-seqs'\nkeep = 'queue p99 <= 100 ms'\n")
     found, = json.loads(Path("out/results.json").read_text())["searches"]
-    assert found["beyond"]["settings"] == {"max-model-len": 2} and "more rejected" in found["beyond"]["why"]
+    assert [one["settings"]["max-num-seqs"] for one in found["tried"]] == [16, 32, 64] and ends_of(found) == [32, None]
+
+
+def test_short_lengths_break_a_promise_too(tmp_path, capsys):
+    # Prompts of 3,000 want more than the 2,048 tokens where it begins; 300 blocks beside the null block hold 4,800.
+    trace = timed(tmp_path, [(i, 3000, 2) for i in range(3)])
+    text = f"trace = '{trace}'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\nnum-gpu-blocks-override = 301\n"
+    sweep(capsys, tmp_path, text + "[search]\nlargest = 'max-model-len'\nkeep = 'queue p99 <= 1 s'\nresolution = 0.0001\n")
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    assert ends_of(found) == [4800, 4801] and "fewer than one request of max_model_len 4,801" in found["beyond"]["why"]
+
+
+def test_a_promise_that_nothing_keeps_names_the_nearest_value(tmp_path, capsys):
+    text = burst(tmp_path) + "allocators = ['paged']\nnum-gpu-blocks-override = 900\n"
+    sweep(capsys, tmp_path, text + "[search]\nlargest = 'max-model-len'\nkeep = 'ttft p99 <= 1 ms'\n")
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    # No request is longer than 120 tokens, and at 64 all prompts are too long.
+    assert [one["settings"]["max-model-len"] for one in found["tried"]] == [2048, 4096, 1024, 512, 256, 128, 64]
+    assert ends_of(found) == [None, 2048] and found["beyond"]["why"] == "ttft p99 <= 0.001 s is broken: 0.01"
+    assert found["ended"] == ("from max-model-len 2048 on nothing changes: more of it is not used; at max-model-len 64 nobody is "
+                              "served")
+
+
+def test_an_idle_server_that_breaks_a_promise_ends_the_search(tmp_path, capsys):
+    trace = timed(tmp_path, [(i, 100, 20) for i in range(10)])
+    text = f"trace = '{trace}'\nstep-time = 'constant:10ms'\nwarm-up = 'none'\nmax-num-seqs = 1\n"
+    said, _ = sweep(capsys, tmp_path, text + "[search]\nlargest = 'rate'\nkeep = 'e2e mean <= 150 ms'\n")
+    found, = json.loads(Path("out/results.json").read_text())["searches"]
+    assert [one["settings"]["rate"] for one in found["tried"]] == [1, 0.5] and ends_of(found) == [None, 1]
+    assert "below rate 1 nothing changes: an idle server breaks it too" in said.out
+
+
+def test_hunts_for_what_may_be_too_small():
+    def both(keeps, low=None, high=None):
+        return ask(Range(True, True, 1e-9, 16, low, high, least=2, both=True), keeps)
+    for low, high in ((17, 40), (20, 1000), (16, 16), (5, 9), (2, 3), (300, 300)):
+        found, asked = both(lambda n, low=low, high=high: low <= n <= high)
+        reached = any(low <= 2**k <= high for k in range(1, 20))
+        assert found == (Bracket(high, high + 1, len(asked)) if reached else Bracket(None, found.broken, len(asked)))
+    assert both(lambda n: False)[1] == [16, *(2**k for k in range(5, 28)), 8, 4, 2]
+    assert both(lambda n: None if n > 100 else n == 4)[1][:7] == [16, 32, 64, 128, 8, 4, 6]
+    assert both(lambda n: n >= 100, low=16, high=256) == (Bracket(256, None, 5), [16, 32, 64, 128, 256])
+    assert both(lambda n: False, low=16, high=200)[1] == [16, 32, 64, 128, 200]
 
 
 def test_what_is_the_same_run():

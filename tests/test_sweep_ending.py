@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sweep_run import ROOT, files, finish, kept, launch, start, start_killing, w
 
 from experiments.whatif import stopping
 from experiments.whatif.local import run_local
-from experiments.whatif.stopping import Stopped, stoppable
+from experiments.whatif.stopping import Stopped, born_deaf, stoppable
 
 TEXT = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nlimit = 100\n[sweep]\nrate = {from = 1, to = 40, step = 1}\n"
 MEMORY = Path("/dev/shm")
@@ -195,3 +196,25 @@ def test_a_full_shared_memory_is_one_clear_line(tmp_path):
     assert [end.returncode for end in ends] == [2, 0] and ends[1].stderr == ""
     assert ends[0].stderr.startswith("pagedsim sweep: error: cannot hand the traces to the workers: OSError: ")
     assert ends[0].stderr.count("\n") == 1 and "--resume --jobs 1" in ends[0].stderr
+
+
+def test_a_signal_waits_until_processes_are_begun():
+    # A thread that blocks nothing is told; the handler runs in the main thread all the same, in the middle of a beginning.
+    go, reached = threading.Event(), []
+
+    def told():
+        go.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    other = threading.Thread(target=told)
+    other.start()
+
+    def begin():
+        with stoppable():
+            with born_deaf():
+                go.set()
+                other.join()
+                reached.append("begun")
+            reached.append("behind")
+    with pytest.raises(Stopped) as stop:
+        begin()
+    assert reached == ["begun"] and stop.value.status == 143

@@ -62,11 +62,17 @@ def _limits(where: Range) -> list[Callable[[float], bool]]:
     steps = math.ceil(LIMITS_PER_OCTAVE * math.log2(high / low))
     limits = [low * (high / low) ** (step / steps) for step in range(steps + 1)]
     within = [_within(where.largest, limit) for limit in limits]
+    if where.both:
+        within += [_between(limit / width, limit) for limit in limits for width in (1.5, 4.0)]
     return [lambda value: True, lambda value: False, *within]
 
 
 def _within(largest: bool, limit: float) -> Callable[[float], bool]:
     return lambda value: (value <= limit) is largest
+
+
+def _between(low: float, high: float) -> Callable[[float], bool]:
+    return lambda value: low <= value <= high
 
 
 def _asked(where: Range, keeps: Callable[[float], bool]) -> int:

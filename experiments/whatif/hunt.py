@@ -4,12 +4,14 @@
     smallest    1024 broken   2048 kept   1536 broken   1792 kept   ...                                 and so is this
 
 The answer is the last value that kept the promise beside one that broke it, so both ends of the bracket were run. That everything
-below keeps it too is assumed, not known: queueing is monotone in most traffic and not in all. Who runs the values can end the
-hunt (None instead of an answer): where larger ones change nothing, say.
+below keeps it too is assumed, not known: queueing is monotone in most traffic and not in all. Where small values are known to
+break promises as well (few sequences make a queue), larger ones are looked at first. Who runs the values can say that there is
+nothing behind one (None instead of an answer): where larger ones change nothing, say.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -30,7 +32,10 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Range:
-    """Where to look: from ``low`` to ``high`` where given, else by doubling and halving from ``start``, not below ``least``."""
+    """Where to look: from ``low`` to ``high`` where given, else by doubling and halving from ``start``, not below ``least``.
+
+    ``both``: values may be too small as well as too large.
+    """
 
     largest: bool
     whole: bool
@@ -39,10 +44,11 @@ class Range:
     low: float | None = None
     high: float | None = None
     least: float = LEAST
+    both: bool = False
 
 
 def hunt(where: Range) -> Hunt:
-    """Yields values to try, is sent whether the promise was kept (None: that ends it), returns the bracket.
+    """Yields values to try, is sent whether the promise was kept (None: nothing behind it), returns the bracket.
 
     >>> def run(where, keeps):
     ...     search, said = hunt(where), None
@@ -70,32 +76,50 @@ def hunt(where: Range) -> Hunt:
 def _ends(where: Range) -> Generator[float, bool | None, tuple[float | None, float | None, int]]:
     """One value that keeps the promise and one that breaks it, as near each other as doubling finds them."""
     easy, hard = (where.low, where.high) if where.largest else (where.high, where.low)
-    value = where.start if easy is None else easy
-    value = _rounded(where, value)
-    steps, good, bad = 1, None, None
-    kept = yield value
+    first = _rounded(where, where.start if easy is None else easy)
+    kept = yield first
+    if kept and hard is not None:
+        value = _rounded(where, hard)
+        kept = yield value
+        return (value, None, 2) if kept else (first, None if kept is None else value, 2)
+    if kept:
+        good, bad, steps = yield from _walk(where, first, where.largest, False)
+        return good, bad, 1 + steps
     if kept is None:
-        return None, None, steps
-    good, bad = (value, None) if kept else (None, value)
-    if hard is not None and good is not None:
-        value, steps = _rounded(where, hard), steps + 1
-        kept = yield value
-        return (value, None, steps) if kept else (good, None if kept is None else value, steps)
-    if easy is not None and good is None:
-        return None, bad, steps
-    grows = where.largest == (good is not None)        # towards the end that is missing
-    while good is None or bad is None:
-        value = _rounded(where, value * 2 if grows else value / 2)
-        if not where.least <= value <= MOST or (not grows and value in (good, bad)):
-            break
-        if (where.low is not None and value < where.low) or (where.high is not None and value > where.high):
-            break
-        steps += 1
-        kept = yield value
+        return None, None, 1
+    steps = 1
+    if where.both:
+        _, good, more = yield from _walk(where, first, True, True)
+        steps += more
+        if good is not None:
+            good, bad, more = yield from _walk(where, good, True, False)
+            return good, bad, steps + more
+    if easy is not None:
+        return None, first, steps
+    bad, good, more = yield from _walk(where, first, not where.largest, True)
+    return good, bad, steps + more
+
+
+def _walk(where: Range, value: float, up: bool, until: bool) -> Generator[float, bool | None, tuple[float, float | None, int]]:
+    """Double or halve until the promise is kept, or broken; returns the last value before, that one (None: not found), steps."""
+    for steps in itertools.count(1):
+        following = _next(where, value, up)
+        if following is None:
+            return value, None, steps - 1
+        kept = yield following
         if kept is None:
-            break
-        good, bad = (value, bad) if kept else (good, value)
-    return good, bad, steps
+            return value, None, steps
+        if kept is until:
+            return value, following, steps
+        value = following
+    raise AssertionError("unreachable")
+
+
+def _next(where: Range, value: float, up: bool) -> float | None:
+    """The next value that way; None at the end of the range."""
+    low, high = where.low or where.least, where.high or MOST
+    following = _rounded(where, min(value * 2, high) if up else max(value / 2, low))
+    return following if following != value and where.least <= following <= MOST else None
 
 
 def _rounded(where: Range, value: float) -> float:

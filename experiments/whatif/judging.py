@@ -7,6 +7,7 @@ itself), and no more requests are rejected or left unfinished than in the grid's
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,9 +50,26 @@ class Verdict:
                 "metrics": {name: {"mean": mean, "upper": upper} for name, (mean, upper) in self.metrics.items()}}
 
 
-def spared(rows: Sequence[Row]) -> dict[str, list[int]]:
-    """How many requests each seed rejects or leaves whatever is searched for; none where the grid's own point does not run."""
-    return {name: [row[name] if row["status"] == DONE else 0 for row in rows] for name in SPARED}
+def spared(rows: Sequence[Row]) -> dict[str, list[int] | None]:
+    """How many requests each seed rejects or leaves whatever is searched for; None where the grid's own points do not run."""
+    ran = all(row["status"] == DONE for row in rows)
+    return {name: [row[name] for row in rows] if ran else None for name in SPARED}
+
+
+def nearest(search: Search, tried: Sequence[Verdict]) -> Verdict | None:
+    """Of values that all break a promise, the one that is nearest to keeping all: that one says most about why.
+
+    >>> from experiments.whatif.search_spec import read_search
+    >>> tried = [Verdict({"pool": n}, False, {"queue_p99_s": (q, q)}, "") for n, q in ((1, 9.0), (2, 3.0), (4, 3.0), (8, 5.0))]
+    >>> nearest(read_search({"smallest": "pool", "keep": "queue p99 <= 1 s"}), [*tried, Verdict({}, False, {})]).settings
+    {'pool': 2}
+    """
+    def distance(verdict: Verdict) -> tuple[int, float]:
+        over = [verdict.metrics[promise.metric][1] - promise.most for promise in search.keep if promise.metric in verdict.metrics]
+        missing = len(search.keep) - len(over)
+        shares = [gap / promise.most if promise.most else gap for gap, promise in zip(over, search.keep, strict=False)]
+        return missing, max(shares, default=math.inf)
+    return min(tried, key=distance, default=None)
 
 
 def same_run(option: str, rows: Sequence[Row], others: Sequence[Row]) -> bool:
@@ -68,7 +86,7 @@ def _rejected(row: Row) -> dict[str, int]:
 
 
 def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], confidence: float,
-          excused: Mapping[str, Sequence[int]]) -> Verdict:
+          excused: Mapping[str, Sequence[int] | None]) -> Verdict:
     """Whether the rows of one setting, a row a seed, keep every promise; ``excused`` requests of a seed count for nothing."""
     failed = next((row for row in rows if row["status"] != DONE), None)
     if failed is not None:
@@ -77,9 +95,10 @@ def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], c
     metrics: dict[str, tuple[float, float]] = {}
     reasons = []
     for name in SPARED:
-        more = max(row[name] - allowed for row, allowed in zip(rows, excused[name], strict=True))
+        allowed = excused[name]
+        more = max(row[name] - known for row, known in zip(rows, allowed or [0] * len(rows), strict=True))
         if more > 0 and name not in given:
-            reasons.append(f"{more:,} more {name} than without the search")
+            reasons.append(f"{more:,} {name}" if allowed is None else f"{more:,} more {name} than without the search")
     for promise in search.keep:
         values = [row[promise.metric] for row in rows]
         if any(value is None for value in values):

@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from experiments.whatif.hunt import LEAST, Bracket, Range, hunt
-from experiments.whatif.judging import Verdict, judge, same_run, spared
+from experiments.whatif.judging import Verdict, judge, nearest, same_run, spared
 from experiments.whatif.points import Knobs, Point, make_point
 from experiments.whatif.scenario import Scenario
 from experiments.whatif.search_spec import Search
-from experiments.whatif.store import Row
+from experiments.whatif.store import DONE, FAILED, Row
 from experiments.whatif.values import Scalar
 from workloads.request import InputError
 
@@ -24,6 +24,8 @@ OPTION = {"pool": "num-gpu-blocks-override"}
 START = {"rate": 1.0, "speed": 1.0, "num-gpu-blocks-override": 1024.0, "max-num-seqs": 16.0, "max-model-len": 2048.0}
 SMALLEST = {"max-model-len": 2.0}                      # a token of prompt and one of output
 WHOLE = ("num-gpu-blocks-override", "max-num-seqs", "max-model-len")
+PACES = ("rate", "speed")
+BOTH = ("max-num-seqs", "max-model-len")               # few sequences make a queue; short ones are rejected
 Asks = Generator[list[Point], Sequence[Row], "Found"]
 
 
@@ -49,7 +51,7 @@ def range_of(search: Search) -> Range:
     """Where a search by bisection looks."""
     option = searched_options(search)[0]
     return Range(search.goal == "largest", option in WHOLE, search.resolution, START[option], search.low, search.high,
-                 SMALLEST.get(option, LEAST))
+                 SMALLEST.get(option, LEAST), option in BOTH)
 
 
 def check_search(scenario: Scenario) -> None:
@@ -106,7 +108,7 @@ class _Ask:
     scenario: Scenario
     knobs: Knobs
     allocator: str
-    excused: Mapping[str, Sequence[int]]
+    excused: Mapping[str, Sequence[int] | None]
 
     @property
     def search(self) -> Search:
@@ -128,21 +130,25 @@ def _bisect(ask: _Ask) -> Asks:
     tried: dict[float, Verdict] = {}
     ran: dict[float, Sequence[Row]] = {}
     points: list[Point] = []
-    steps, said, ended = hunt(range_of(ask.search)), None, ""
+    ends: list[str] = []
+    steps, said = hunt(range_of(ask.search)), None
     while True:
         try:
             value = steps.send(said)
         except StopIteration as end:
             bracket: Bracket = end.value
-            return Found(ask.knobs, ask.allocator, _of(tried, bracket.kept), _of(tried, bracket.broken), tuple(tried.values()),
-                         tuple(points), ended)
+            beyond = _of(tried, bracket.broken) if bracket.kept is not None else nearest(ask.search, list(tried.values()))
+            return Found(ask.knobs, ask.allocator, _of(tried, bracket.kept), beyond, tuple(tried.values()), tuple(points),
+                         "; ".join(ends))
+        end_here = ""
         if value not in tried:
             asked = ask.points({option: value})
             points += asked
             ran[value] = yield asked
             tried[value] = ask.judge({option: value}, ran[value])
-            ended = _end(option, tried, ran, value)
-        said = None if ended else tried[value].kept
+            end_here = _end(option, tried, ran, value)
+        ends += [end_here] if end_here else []
+        said = None if end_here else tried[value].kept
 
 
 def _end(option: str, tried: Mapping[float, Verdict], ran: Mapping[float, Sequence[Row]], value: float) -> str:
@@ -150,8 +156,16 @@ def _end(option: str, tried: Mapping[float, Verdict], ran: Mapping[float, Sequen
     if tried[value].lost:
         return f"{option} {value:.10g} cannot be run: {tried[value].why}"
     below = max((other for other in tried if other < value), default=None)
-    if below is not None and value == max(tried) and same_run(option, ran[below], ran[value]):
+    above = min((other for other in tried if other > value), default=None)
+    if above is None and below is not None and not any(verdict.kept for verdict in tried.values()) \
+            and all(row["status"] == FAILED for row in ran[value]):
+        return f"{option} {value:.10g} cannot be run: {tried[value].why}"
+    if above is None and below is not None and same_run(option, ran[below], ran[value]):
         return f"from {option} {below:.10g} on nothing changes: more of it is not used"
+    if below is None and above is not None and not any(row["completed"] for row in ran[value] if row["status"] == DONE):
+        return f"at {option} {value:.10g} nobody is served"
+    if below is None and above is not None and option in PACES and tried[value].metrics == tried[above].metrics:
+        return f"below {option} {above:.10g} nothing changes: an idle server breaks it too"
     return ""
 
 
@@ -181,7 +195,7 @@ def _fewest(ask: _Ask) -> Asks:
         if kept:
             best = min(kept, key=lambda verdict: [upper for _, upper in verdict.metrics.values()])
             return Found(ask.knobs, ask.allocator, best, before, tuple(tried), tuple(points))
-    return Found(ask.knobs, ask.allocator, None, tried[-1] if tried else None, tuple(tried), tuple(points))
+    return Found(ask.knobs, ask.allocator, None, nearest(search, tried), tuple(tried), tuple(points))
 
 
 def _gpus(split: Sequence[Scalar]) -> int:

@@ -102,20 +102,20 @@ def _traffic(job: Job, point: Point, options: argparse.Namespace, notes: list[st
     words = ["pagedsim", "compare", *([] if point.trace is None else [point.trace]), *point.arguments]
     if job.traffic is not None:
         base = recipe(with_changes(job.traffic, dict(point.changes)))
-        words[2:2] = ["TRAFFIC.csv"]
+        words = [*_synth(job.path, point), "|", "pagedsim", "compare", "-", *point.arguments]
     options.trace = point.trace if job.traffic is None else job.path
     rate = options.rate
     if base is None or base.arrival_us is None or rate is None or options.saturate:
         trace = load_trace(options, notes, base)
         drawn = options.synth_arrivals is None and (base is None or base.arrival_us is None)
-        return trace, shlex.join(words), (rate or DEFAULT_RATE) if drawn and not options.saturate else _own_rate(trace)
+        return trace, _line(words), (rate or DEFAULT_RATE) if drawn and not options.saturate else _own_rate(trace)
     if options.speed is not None:
         raise InputError("rate and speed both say how fast requests of a timed trace arrive: one of them")
     options.rate = None                                # of a trace with times: its own pace, changed exactly
     trace = load_trace(options, notes, base)
     speed = speed_for(trace, Fraction(str(rate)))
     words = [f"--speed={speed}" if word.startswith("--rate=") else word for word in words]
-    return scale_times(trace, speed), shlex.join(words), rate
+    return scale_times(trace, speed), _line(words), rate
 
 
 def _own_rate(trace: Trace) -> float | None:
@@ -130,6 +130,18 @@ def _ran_at(unsaid: Sequence[str], setup: Setup, options: argparse.Namespace, ra
               "max-num-seqs": setup.sim.scheduler.max_num_seqs, "max-model-len": setup.sim.max_model_len,
               "tensor-parallel-size": options.tensor_parallel_size, "data-parallel-size": setup.sim.data_parallel_size}
     return {name: values[name] for name in unsaid}
+
+
+def _synth(path: str, point: Point) -> list[str]:
+    """What makes a point's traffic, on standard output."""
+    changes = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in point.changes]
+    name = "SCENARIO.toml" if path == "-" else path
+    return ["pagedsim", "trace", "synth", name, "-", "-q", *(f"--set={change}" for change in changes)]
+
+
+def _line(words: list[str]) -> str:
+    """For a shell; a bare ``|`` is a pipe."""
+    return " ".join(word if word == "|" else shlex.quote(word) for word in words)
 
 
 def _capacity(setup: Setup, capacity: Mapping[str, Any]) -> Row:

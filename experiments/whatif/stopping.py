@@ -55,6 +55,16 @@ class Stopped(KeyboardInterrupt):
         return 128 + self.number
 
 
+class _Births:
+    """Whether processes are being begun: one that is left half begun complains of it aloud."""
+
+    under_way = False
+    late: int | None = None                            # the signal that waits until they are
+
+
+_births = _Births()
+
+
 @contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, a signal raises `Stopped`; one that is ignored (HUP under nohup, INT behind a shell's &) stays ignored."""
@@ -66,8 +76,12 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal last
         before, last = last, time.monotonic()
-        if last - before > BURST_S:
-            raise Stopped(number)
+        if last - before <= BURST_S:
+            return
+        if _births.under_way:                          # a thread that does not block signals was told
+            _births.late = number
+            return
+        raise Stopped(number)
 
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     were = {number: signal.signal(number, stop) for number in heard}
@@ -85,12 +99,17 @@ def born_deaf() -> Iterator[None]:
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    _births.under_way = True
     try:
         _begin_trackers()                              # deaf too, or a terminal that closes would end them before they cleaned up
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)                # beginning them unblocks some
         yield
     finally:
+        _births.under_way = False
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    late, _births.late = _births.late, None
+    if late is not None:
+        raise Stopped(late)
 
 
 def _begin_trackers() -> None:

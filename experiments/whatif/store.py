@@ -120,6 +120,10 @@ class Store:
             self._insert(self._db, key, plain)
         self._rows[key] = {name: plain.get(name) for name in self.columns}
 
+    def count(self) -> int:
+        """How many points lie on the disk: one may have got there just before somebody stopped the sweep."""
+        return len(self._rows) if self._db is None else int(self._db.execute("select count(*) from points").fetchone()[0])
+
     def forget(self, keys: Sequence[str]) -> None:
         """Drop points, so that they are tried again."""
         assert self._db is not None

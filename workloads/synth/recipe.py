@@ -97,7 +97,7 @@ def recipe_text(path: str | os.PathLike[str]) -> bytes:
 
 
 def recipe_of_text(text: bytes, path: str, changed: Mapping[str, object] | None = None) -> Trace:
-    """The trace that TOML describes.
+    """The trace that TOML describes; of a scenario of `pagedsim sweep` its table ``[traffic]`` is the recipe.
 
     Parameters
     ----------
@@ -118,7 +118,8 @@ def recipe_of_text(text: bytes, path: str, changed: Mapping[str, object] | None 
     """
     shown = "standard input" if path == "-" else show_path(path)
     try:
-        return recipe(with_changes(tomllib.loads(text.decode("utf-8")), changed or {}))
+        table = tomllib.loads(text.decode("utf-8"))
+        return recipe(with_changes(table.get("traffic", table), changed or {}))
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
     except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits
