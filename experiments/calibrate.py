@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from experiments.calibration.figure import check_drawable, plot_over_time, plot_
 from experiments.calibration.fitting import Points, file_of, fit_notes, fit_warnings, run_fit
 from experiments.calibration.measured import BENCHMARK, LOG, TABLE, Measured, Read, open_measured, read_all
 from experiments.calibration.page_watching import PAGE_HELD, page_case, page_fit_note, watch_page
+from experiments.calibration.repeats import check_given_once, counted_once
 from experiments.calibration.report import print_calibration
 from experiments.calibration.watching import Watched, allocator_of, watch_log
 from experiments.figures import check_format
@@ -34,6 +36,7 @@ EXAMPLES = """examples:
   pagedsim calibrate server.log --trace served.jsonl --gpu H100 --step-time efficiencies.toml --plot gauges.png
   pagedsim calibrate metrics.txt --trace served.jsonl --gpu H100 --fit
 """
+WARNING = "warning: "                                  # how notes begin that are said however quiet it is to be
 NOT_ASKED = {"saturate": False, "placement": "buddy", "allocator": None, "page_size": None}
 
 
@@ -46,6 +49,7 @@ def main(argv: list[str]) -> int:
                   [*options.measured, options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     if [*options.measured, options.trace].count("-") > 1:
         raise InputError("only one file comes from standard input")
+    check_given_once(options.measured)
     notes: list[str] = []
     found = [open_measured(path) for path in options.measured]
     made = read_all(found, _lengths(options, found), options.seed)
@@ -64,7 +68,9 @@ def main(argv: list[str]) -> int:
             raise InputError("--out: nothing was fitted: a table or a benchmark result is, or a metrics page with --trace --fit")
         text = file_of(document["fit"], setup, options.measured, options.tensor_parallel_size)
         write_text(options.out, lambda file: print(text, end="", file=file))
-    deliver(document, options.json, options.quiet, lambda: print_calibration(document, options.quiet), document["notes"])
+    said = [note for note in document["notes"] if not note.startswith(WARNING)]
+    deliver(document, options.json, options.quiet, lambda: print_calibration(document, [] if options.quiet else said), said)
+    _warn(document["notes"])
     return 0
 
 
@@ -91,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--out", metavar="FILE.toml", help="the fitted efficiencies, for --step-time FILE.toml of every command")
     group.add_argument("--json", metavar="FILE", help="everything as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="measured against predicted, or gauges over time: .png, .svg or .pdf")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes; warnings stay")
     return made
 
 
@@ -130,15 +136,23 @@ def _described(made: Read, argv: list[str], options: argparse.Namespace, notes: 
         raise InputError(f"{options.measured[0]}: its configuration cannot be used: {' '.join(kept)}") from None
 
 
+def _warn(notes: Sequence[str]) -> None:
+    """Those of the notes that are warnings, on standard error."""
+    if sys.stderr is not None:
+        for note in (note for note in notes if note.startswith(WARNING)):
+            print(note, file=sys.stderr)
+
+
 # ---------------------------------------------------------------------- the parts of the result
 def _points(made: Read, options: argparse.Namespace, notes: list[str],
             ) -> tuple[dict[str, Any], Setup | None, list[Points], Watched]:
     if options.model is None or options.gpu is None:
         raise InputError("a fit needs the server that was measured: --model and --gpu of the catalogue")
-    longest = max(made.cases, key=lambda case: int((case.trace.prompt_tokens + case.trace.output_tokens).max()))
+    cases, repeated = counted_once(made.cases)
+    longest = max(cases, key=lambda case: int((case.trace.prompt_tokens + case.trace.output_tokens).max()))
     setup = size_up(longest.trace, options, notes)
-    notes += fit_notes(made.cases)
-    fitted, points = run_fit(setup, made.cases, allocator_of(options), options.quiet)
+    notes += [*repeated, *fit_notes(cases)]
+    fitted, points = run_fit(setup, cases, allocator_of(options), options.quiet)
     notes += fit_warnings(fitted)
     return _document("fit", options, setup) | {"fit": fitted}, setup, points, Watched({})
 

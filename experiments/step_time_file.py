@@ -27,6 +27,7 @@ from workloads.request import InputError
 EFFICIENCIES = ("bandwidth_efficiency", "flops_efficiency", "overhead_us")
 LIMITS = {"bandwidth_efficiency": (0.0, 10.0), "flops_efficiency": (0.0, 10.0), "overhead_us": (0.0, 1e9), "us": (0.5, 2.0**40)}
 KINDS: dict[str, tuple[str, ...]] = {"roofline": EFFICIENCIES, "constant": ("us",)}
+METRICS = ("ttft", "tpot", "itl")                      # what is fitted to: to first token, per output token, between tokens
 POOR = 0.2                                             # a mean error above it is worth a word
 SAME = ("model", "gpu", "tensor_parallel_size")
 LONGEST = 1 << 20
@@ -71,7 +72,7 @@ class StepTimeFile:
         """One line where the numbers were fitted to another model or GPU than they are ``used`` with, or badly; None if not."""
         others = [f"{name} {self.fitted[name]}, not {used[name]}" for name in SAME
                   if name in self.fitted and used.get(name) is not None and self.fitted[name] != used[name]]
-        poor = [f"{metric.upper()} {100 * float(error):.0f} %" for metric in ("ttft", "tpot")
+        poor = [f"{metric.upper()} {100 * float(error):.0f} %" for metric in METRICS
                 if isinstance(error := self.fitted.get(f"{metric}_error"), int | float) and error > POOR]
         said = [*([f"fitted to {'; '.join(others)}"] if others else []),
                 *([f"its mean error is {' and '.join(poor)} where it was fitted"] if poor else [])]

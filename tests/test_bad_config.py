@@ -38,7 +38,9 @@ def config_file(folder, text):
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ('{"num_hidden_layers": 32,', r"config\.json:1: no valid JSON"), ("", r"config\.json:1: no valid JSON"),
+    ('{"num_hidden_layers": 32,', r"config\.json:1: no valid JSON: cut off at character 26$"),
+    ('{"model_type": "lla', r"config\.json:1: no valid JSON: cut off in the string that begins at character 16$"),
+    ("", r"config\.json:1: no valid JSON"),
     ("[1, 2]", "must be an object of fields, not a list"), ("null", "must be an object"),
     ("[" * 100_000, r"config\.json")])
 def test_files_that_are_no_config(tmp_path, text, said):

@@ -65,8 +65,10 @@ def served(tmp_path_factory):
 
 
 def calibrated(capsys, *arguments):
+    """The document; on standard error stand its warnings and no more."""
     said = run(capsys, "calibrate", *arguments, "--json", "-", "-q")
-    assert (said.status, said.err) == (0, "")
+    assert said.status == 0
+    assert said.err.splitlines() == [note for note in said.json["notes"] if note.startswith("warning: ")]
     return said.json
 
 
@@ -152,12 +154,18 @@ def test_a_log_that_begins_with_requests_already_running_is_doubted(tmp_path, ca
     idle = lines[busy].replace(f"Running: {running} reqs, Waiting: {waiting} reqs", "Running: 0 reqs, Waiting: 0 reqs")
     (tmp_path / "middle.log").write_text("".join([*lines[:2], idle.replace("T08:01:39", "T08:01:37"), *lines[busy:]]))
     notes = calibrated(capsys, tmp_path / "middle.log", *one.options("--offset", 6.0))["notes"]
-    assert any("of the lines before the first arrival: the log begins in the middle, or the trace does" in note for note in notes)
+    assert any("before the first arrival: the log begins in the middle, or the trace does" in note for note in notes)
+
+
+def test_one_line_is_no_lines(served, capsys):
+    """The first arrival comes 1 s after the first line, the second line 2 s after it."""
+    notes = calibrated(capsys, served.log, *served.options("--offset", 1))["notes"]
+    assert any(note.startswith("not compared: 1 line before the first arrival, ") for note in notes)
 
 
 def test_a_trace_that_does_not_fit_is_said(served, capsys):
     said = run(capsys, "calibrate", served.log, *served.options("--offset", -0.7, "--max-model-len", 600))
-    assert said.status == 0 and re.search(r"note +\d+ requests of the trace do not fit the server and are rejected", said.out)
+    assert said.status == 0 and re.search(r"note +\d+ requests of the trace rejected as too long for the server", said.out)
 
 
 def test_a_wrong_server_is_off(served, capsys):
@@ -271,8 +279,11 @@ def test_a_page_may_be_fitted_to(tmp_path, capsys):
     for name in ("bandwidth_efficiency", "flops_efficiency"):
         assert "no more measurements than numbers" in numbers[name]["remark"]
     assert "if the fixed time of a step, us, is 3500" in numbers["bandwidth_efficiency"]["remark"]
-    assert ("a metrics page has no more than the means of TTFT and TPOT (here TTFT and TPOT), which cannot tell three numbers: "
-            "the overhead of a step is not fitted and stays at 3,500 us; --step-time FILE.toml sets another") in made["notes"]
+    assert ("fitted to what the page has of latencies, mean time to first token, mean time per output token, which cannot tell "
+            "three numbers: the overhead of a step is not fitted and stays at 3,500 us; --step-time FILE.toml sets another"
+            ) in made["notes"]
+    rest = {row["metric"]: row for row in made["fit"]["cases"][0]["targets"] if not row["fitted"]}
+    assert set(rest) == {"queue", "e2e"} and rest["e2e"]["error_after"] < 0.001 < rest["e2e"]["error_before"]
     assert read_step_time(str(out)).fitted["measured"] == [str(served.page)]
 
 
@@ -282,14 +293,75 @@ def test_a_page_never_fits_the_overhead(tmp_path, capsys):
     made = calibrated(capsys, served.page, *served.options()[:4], "--max-model-len", 4096, "--fit")
     numbers = made["fit"]["numbers"]
     assert numbers["overhead_us"]["fitted"] == 1000 and numbers["flops_efficiency"]["fitted"] == 0.5
-    assert made["fit"]["errors"]["after"]["tpot"] < 0.001 and any("(here TPOT)" in note for note in made["notes"])
+    assert made["fit"]["errors"]["after"]["tpot"] < 0.001
+    assert any("of latencies, mean time per output token, which" in note for note in made["notes"])
+
+
+@pytest.mark.parametrize("name", ["time_per_output_token_seconds", "inter_token_latency_seconds"])
+def test_a_page_with_the_time_between_tokens_alone_is_fitted_to_it(tmp_path, monkeypatch, capsys, name):
+    """As old servers say it, and new ones. Summed over requests, each by its gaps, which the mean TPOT does not weigh."""
+    served, out = Served(tmp_path, requests(25, 6, 1e6)), tmp_path / "fitted.toml"
+    served.clock.write_text(step_time_text({**TRUTH, "bandwidth_efficiency": 0.8, "flops_efficiency": 0.5}, HERE, []))
+    gaps = served.run.demand.output - 1
+    seconds = float((served.tpot * gaps).sum())
+    assert abs(seconds / gaps.sum() / served.tpot.mean() - 1) > 0.05         # another number than the mean TPOT
+    page = re.sub(".*vllm:request_time_per.*\n", "", served.page.read_text())
+    served.page.write_text(page + f'vllm:{name}_sum{{engine="0"}} {seconds!r}\nvllm:{name}_count{{engine="0"}} {gaps.sum()}\n')
+    monkeypatch.chdir(tmp_path)                        # a short name, so that the table has room
+    words = (served.page.name, *served.options("--max-model-len", 4096), "--fit", "--out", out)
+    made = calibrated(capsys, *words)
+    assert {name: number["fitted"] for name, number in made["fit"]["numbers"].items()} == pytest.approx(TRUTH, rel=0.002)
+    after = made["fit"]["errors"]["after"]
+    assert after["itl"] < 0.001 < made["fit"]["errors"]["before"]["itl"] and after["tpot"] is None
+    assert {row["metric"] for row in made["fit"]["cases"][0]["targets"]} == {"ttft", "itl", "queue", "e2e"}
+    assert read_step_time(str(out)).fitted["itl_error"] == after["itl"]
+    said = run(capsys, "calibrate", *words).out
+    assert re.search(r"mean error after +TTFT 0\.\d+ %, ITL 0\.\d+ %", said) and "ITL mean" in said
+    assert "queue time mean, not fitted to" in said and "end-to-end time mean, not fitted to" in said
+
+
+def test_a_page_with_all_three_means_is_fitted_to_all(tmp_path, capsys):
+    """The time between tokens is 5 % longer than the server that has the other two would have it: it moves the fit."""
+    served = Served(tmp_path, requests(25, 6, 1e6))
+    gaps = served.run.demand.output - 1
+    seconds = 1.05 * float((served.tpot * gaps).sum())
+    with served.page.open("a") as page:
+        page.write(f'vllm:inter_token_latency_seconds_sum {seconds!r}\nvllm:inter_token_latency_seconds_count {gaps.sum()}\n')
+    made = calibrated(capsys, served.page, *served.options("--max-model-len", 4096), "--fit")
+    after = made["fit"]["errors"]["after"]
+    assert 0.005 < after["tpot"] < 0.03 and 0.005 < after["itl"] < 0.03
+    assert made["fit"]["numbers"]["bandwidth_efficiency"]["standard_error"] > 0
+    assert any(note.endswith("so +- holds little more than how they disagree") for note in made["notes"])
 
 
 def test_other_traffic_is_noticed(served, tmp_path, capsys):
     short = tmp_path / "short.csv"
     short.write_text("arrival_us,prompt_tokens,output_tokens\n0,100,20\n")
     said = run(capsys, "calibrate", served.page, "--trace", short, "--gpu", GPU, "--max-model-len", 4096)
-    assert "the counters have 150 completed requests and the trace has 1: not the same traffic" in said.out
+    prompts, outputs = int(served.run.demand.prompt.sum()), int(served.run.demand.output.sum())
+    assert said.err.splitlines() == [
+        "warning: does this trace belong to this page? More than 5 % apart are 150 requests completed on the page, 1 in the "
+        f"trace (-99.3 %); {prompts:,} prompt tokens on the page, 100 in the trace ({100 * (100 / prompts - 1):.3g} %); "
+        f"{outputs:,} generated tokens on the page, 20 in the trace (-99.9 %): the page counts since the server started, and the "
+        "trace should be all that it served"]
+
+
+@pytest.mark.parametrize(("counted", "apart"), [
+    ((100, 2000, 400), None), ((105, 2100, 420), None), ((96, 1905, 381), None),
+    ((106, 2000, 400), "106 requests completed on the page, 100 in the trace (-5.66 %)"),
+    ((100, 1900, 400), "1,900 prompt tokens on the page, 2,000 in the trace (+5.26 %)"),
+    ((100, 4000, 183), "4,000 prompt tokens on the page, 2,000 in the trace (-50 %); 183 generated tokens on the page, 400 in "
+                       "the trace (+119 %)"),
+    ((0, 2000, 400), "0 requests completed on the page, 100 in the trace:")])
+def test_totals_within_a_twentieth_are_the_same_traffic(tmp_path, capsys, counted, apart):
+    """100 requests of 20 + 4 tokens."""
+    page, trace = tmp_path / "page.txt", tmp_path / "trace.csv"
+    names = ("request_success", "prompt_tokens", "generation_tokens")
+    page.write_text("".join(f"vllm:{name}_total {number}\n" for name, number in zip(names, counted, strict=True)))
+    trace.write_text("prompt_tokens,output_tokens\n" + "20,4\n" * 100)
+    notes = calibrated(capsys, page, "--trace", trace, *SERVER)["notes"]
+    warned = [note for note in notes if "does this trace belong to this page?" in note]
+    assert len(warned) == (apart is not None) and all(f"apart are {apart}" in note for note in warned)
 
 
 # ---------------------------------------------------------------------- what is wrong is one line
@@ -303,7 +375,8 @@ def test_one_line_errors(served, tmp_path, capsys):
             ((points, *SERVER, "--offset", 3), "--offset has no meaning for a fit"),
             ((points, *SERVER, "--trace", served.traffic), "a table has its own"),
             ((points, *SERVER, "--format", "csv"), "--format is for a trace file"),
-            ((served.log, served.log), "compared by itself, and 2 files were given"),
+            ((served.log, served.page), "compared by itself, and 2 files were given"),
+            ((points, tmp_path / "." / "points.csv", *SERVER), "points.csv: the same file as "),
             ((served.log, "--elapsed", 3), "--elapsed has no meaning for a log"),
             ((served.log, "--out", tmp_path / "x.toml"), "--out: nothing was fitted"),
             ((served.log, "--plot", tmp_path / "x.png"), "--plot: there is nothing to draw"),
@@ -338,6 +411,20 @@ def test_without_a_model_the_pool_alone_is_replayed(tmp_path, served, capsys):
 
 
 # ---------------------------------------------------------------------- for people
+@pytest.mark.parametrize("words", [(), ("-q",), ("--json", "-"), ("--json", "-", "-q")])
+def test_warnings_stay_and_are_no_notes(tmp_path, capsys, words):
+    """A torn line: said once, on standard error, however much else is said."""
+    path = tmp_path / "torn.log"
+    path.write_text(start_up() + "INFO Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: $\n")
+    said = run(capsys, "calibrate", path, *words)
+    warned = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert [line[:60] for line in warned] == ["warning: 1 periodic line passed over: torn, or without a fie",
+                                              "warning: no periodic line is in it: vllm serve prints one ev"]
+    assert all(line.startswith(("warning: ", "note: ")) for line in said.err.splitlines())
+    assert ("note: " in said.err) == (words == ("--json", "-")) and ("note  " in said.out) == (words == ())
+    assert "warning: " not in said.out or "--json" in words
+
+
 def test_pictures_have_the_same_bytes_again(served, tmp_path, capsys):
     points = tmp_path / "points.csv"
     points.write_text(table([(1024, 128, 1), (128, 64, 16)], server()))

@@ -1,11 +1,15 @@
 """The fit: what a server of known efficiencies wrote down gives them back; what cannot be known is said."""
 
+import gzip
 import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from cli_run import run
 from served import SERVER, TRUTH, benchmark, requests, server, table, written
 
@@ -15,6 +19,7 @@ from experiments.calibration.cases import (
     Target,
     group_means,
     groups_of,
+    latencies,
     log_ratios,
     mean_errors,
     rows_of,
@@ -24,8 +29,12 @@ from experiments.calibration.cases import (
 from experiments.calibration.descent import BOUNDS, jacobian
 from experiments.calibration.fit import fit
 from experiments.calibration.known import uncertain
+from experiments.calibration.repeats import Contents, counted_once
 from experiments.calibration.residuals import Steadied
 from experiments.step_time_file import EFFICIENCIES
+from sim.request_log import NEVER
+from workloads.readers.source import open_source
+from workloads.request import InputError
 
 DEFAULT = {"bandwidth_efficiency": 0.8, "flops_efficiency": 0.5, "overhead_us": 1000.0}
 POINTS = [(1024, 128, 1), (1024, 128, 16), (3000, 200, 4), (128, 256, 32)]
@@ -35,8 +44,9 @@ CLOSE = 0.002                                          # a step is a whole numbe
 def calibrated(capsys, *arguments):
     assert main([str(a) for a in (*arguments, *SERVER, "--json", "-", "-q")]) == 0
     out, err = capsys.readouterr()
-    assert err == ""
-    return json.loads(out)
+    made = json.loads(out)
+    assert err.splitlines() == [note for note in made["notes"] if note.startswith("warning: ")]
+    return made
 
 
 def recovered(fitted, close=CLOSE):
@@ -94,6 +104,82 @@ def test_the_same_bytes_again(tmp_path, capsys):
     assert made[0] == made[1] and out[0].read_bytes() == out[1].read_bytes()
 
 
+# ---------------------------------------------------------------------- what is given twice
+ONE = "prompt_tokens,output_tokens,ttft_ms,tpot_ms\n1000,50,60,11\n"
+
+
+def refused(capsys, *paths):
+    said = run(capsys, "calibrate", *paths, *SERVER)
+    assert (said.status, said.out) == (2, "") and said.err.count("\n") == 1
+    return said.err
+
+
+def test_a_file_is_given_once(tmp_path, monkeypatch, capsys):
+    """Under its own name, another one, a link, or packed; other files are told apart by one digit."""
+    monkeypatch.chdir(tmp_path)
+    one = written(Path("one.json"), benchmark(requests(9, 2), server(), at_once=3))
+    Path("one.csv").write_text(ONE)
+    Path("link.csv").symlink_to("one.csv")
+    Path("copy.csv.gz").write_bytes(gzip.compress(ONE.encode()))
+    Path("copy.json").write_text(one.read_text())
+    assert "one.csv: the same file as one.csv: each is given once" in refused(capsys, "one.csv", one, "one.csv")
+    assert "link.csv: the same file as one.csv: each is given once" in refused(capsys, "one.csv", "link.csv")
+    assert "copy.csv.gz: the same content as one.csv: each is given once" in refused(capsys, "one.csv", one, "copy.csv.gz")
+    assert "copy.json: the same content as one.json: each is given once" in refused(capsys, one, "copy.json")
+    Path("other.csv").write_text(ONE.replace("60", "61"))
+    made = calibrated(capsys, "one.csv", "other.csv")
+    assert [case["label"] for case in made["fit"]["cases"]] == [
+        f"{name}.csv: line 2: 1,000 + 50 tokens, 1 at once" for name in ("one", "other")]
+
+
+def test_long_files_are_compared_to_their_ends(tmp_path, capsys):
+    """Equal in their first MiB, and not in their last line."""
+    long = ONE.rstrip("\n") + "\n" * (3 << 20)
+    (tmp_path / "a.csv").write_text(long + "1000,50,61,11\n")
+    (tmp_path / "b.csv").write_text(long + "1000,50,62,11\n")
+    contents = Contents()
+    for name, again in (("a", False), ("b", False), ("a", True)):
+        source, check = contents.watched(open_source(str(tmp_path / f"{name}.csv")))
+        assert len(list(source.blocks())) > 2
+        if again:
+            with pytest.raises(InputError, match="the same content"):
+                check()
+        else:
+            check()
+
+
+def test_equal_measurements_count_once(tmp_path, capsys):
+    """Within a file and between two, whatever else the files hold: the numbers are those without them, and there is no +-."""
+    header, row = ONE.splitlines()
+    files = [tmp_path / name for name in ("one.csv", "three.csv", "spaces.csv")]
+    texts = (ONE, f"{header}\n{row}\n{row}\n1000,50,60.00,11\n", f"{header}\n1000,50,60.0,11.0\n")
+    for path, text in zip(files, texts, strict=True):
+        path.write_text(text)
+    alone = calibrated(capsys, files[0])
+    assert not any("not counted again" in note for note in alone["notes"])
+    for paths, again, of in ((files[1:2], 2, 3), (files, 4, 5)):
+        made = calibrated(capsys, *paths)
+        said, = (note for note in made["notes"] if "not counted again" in note)
+        assert said.startswith(f"warning: not counted again: {again} of {of} measurements, equal to another in every number; ")
+        assert made["fit"]["numbers"] == alone["fit"]["numbers"] and len(made["fit"]["cases"]) == 1
+    assert [number["standard_error"] for number in alone["fit"]["numbers"].values()] == [None] * 3
+
+
+def test_which_measurements_are_equal():
+    """Each of the numbers tells two apart: lengths, times, the limit, the metric, what was measured."""
+    case = Case("x", requests(3), (Target("ttft", "mean", np.array([2.0])),), 4)
+    others = [replace(case, label="y", most_in_flight=5), replace(case, most_in_flight=None),
+              replace(case, targets=(Target("tpot", "mean", np.array([2.0])),)),
+              replace(case, targets=(Target("ttft", "median", np.array([2.0])),)),
+              replace(case, targets=(Target("ttft", "mean", np.array([2.5])),)),
+              *(replace(case, trace=replace(case.trace, **{name: getattr(case.trace, name) + 1}))
+                for name in ("prompt_tokens", "output_tokens", "arrival_us"))]
+    assert counted_once([case, *others]) == ([case, *others], [])
+    kept, said = counted_once([case, others[0], replace(case, label="again"), others[0]])
+    assert kept == [case, others[0]] and said == [
+        "warning: not counted again: 2 of 4 measurements, equal to another in every number; the first is 'again', equal to 'x'"]
+
+
 # ---------------------------------------------------------------------- what cannot be known
 def test_without_ttft_and_with_one_length_only_the_bandwidth_is_fitted(tmp_path, capsys):
     path = tmp_path / "decode.csv"
@@ -112,7 +198,7 @@ def test_a_fit_that_describes_nothing_is_warned_about_everywhere(tmp_path, capsy
     path, out = tmp_path / "contra.csv", tmp_path / "contra.toml"
     path.write_text("prompt_tokens,output_tokens,ttft_ms,tpot_ms\n500,50,50,10\n500,50,50,100\n")
     said = run(capsys, "calibrate", path, "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 4096, "--out", out)
-    assert said.status == 0 and "warning: after the fit the mean error is TPOT" in said.out
+    assert said.status == 0 and "warning: after the fit the mean error is TPOT" in said.err
     assert "# warning: after the fit the mean error is TPOT" in out.read_text()
     used = run(capsys, "compare", "--limit", 5, "--model", "Llama-3.1-8B", "--gpu", "H100", "--step-time", out)
     assert re.search(r"its\s+mean\s+error\s+is\s+TPOT", used.out)
@@ -288,6 +374,23 @@ def test_what_jumps_counts_for_less():
 
 
 # ---------------------------------------------------------------------- targets
+def test_latencies_by_hand():
+    """Seconds: r0 comes at 0, is admitted at 1, has 4 tokens from 2 to 5; r1 comes at 1, and has 2 at 2 and 4; r2 has one, at 3;
+    r3 is not served. Gaps of 1, 1, 1 and 2 s: 5 s / 4 between tokens; per output token 1 and 2 s."""
+    times = {"admitted_us": [1, 1, 2, -1], "first_token_us": [2, 2, 3, -1], "finished_us": [5, 4, 3, -1]}
+    log = SimpleNamespace(**{name: np.array([s * 1_000_000 if s >= 0 else NEVER for s in row]) for name, row in times.items()})
+    run = SimpleNamespace(log=log, demand=SimpleNamespace(output=np.array([4, 2, 1, 9])),
+                          arrival_us=np.array([0, 1_000_000, 1_000_000, 0]))
+    made = latencies(run)
+    nan = math.nan
+    wanted = {"ttft": [2, 1, 2, nan], "queue": [1, 0, 1, nan], "e2e": [5, 3, 2, nan], "tpot": [1, 2, nan, nan], "itl": [1.25]}
+    assert set(made) == set(wanted)
+    for name, values in wanted.items():
+        assert np.array_equal(made[name], values, equal_nan=True), name
+    run.demand.output = np.ones(4, int)
+    assert math.isnan(latencies(run)["itl"][0])
+
+
 def test_groups_and_weights_by_hand():
     group, groups = groups_of(np.array([5, 1, 4, 2, 3] * 8), np.array([True] * 39 + [False]))
     assert groups == 4 and group[-1] == -1 and np.bincount(group[:-1]).tolist() == [10, 10, 10, 9]
@@ -302,7 +405,7 @@ def test_groups_and_weights_by_hand():
     assert ratios[0] == math.log(1.5) and ratios[1] == math.log(2.0) and ratios[2] < -10      # nobody left in the second group
     rows = rows_of(case, latency)
     assert (rows[0].measured_s, rows[0].predicted_s, rows[0].error) == (2.0, 3.0, 0.5) and rows[1].error == 1.0
-    assert mean_errors([rows]) == {"ttft": 0.5, "tpot": 1.0}
+    assert mean_errors([rows]) == {"ttft": 0.5, "tpot": 1.0, "itl": None}
     worst = worst_of([case], [latency])
     assert (worst.metric, worst.error, worst.case) == ("tpot", -1.0, "x: by hand, group 2 of 2")
 

@@ -125,7 +125,7 @@ def test_torn_lines_are_passed_over_and_counted(tmp_path):
     line = REAL["0.20, vllm#43295"][0]
     log = log_of(tmp_path, line, line.replace("Running: 18 reqs", "Running: 18 $INFO"), line.replace("1055.3", "nan"))
     assert len(log.samples) == 1 and log.notes == (
-        "warning: 2 periodic lines lack a field or are torn: they are passed over",)
+        "warning: 2 periodic lines passed over: torn, or without a field",)
 
 
 @pytest.mark.parametrize("torn", ["%, Prefix cache hit rate", "Prefix cache hit rate", "0.0%", " reqs, Waiting", "Running: 18",
@@ -145,7 +145,7 @@ def test_the_first_engine_ends_its_lines_without_a_hit_rate(tmp_path):
     alone = "INFO 05-25 06:50:29 [metrics.py:502] Prefix cache hit rate: GPU: 12.50%, CPU: 90.00%"
     log = read(tmp_path, f"{line}\n{alone}\n{line}").log
     assert [sample.hit_percent for sample in log.samples] == [12.5, None] and log.notes == ()
-    assert list(doubts(log)) == ["warning: 1 of the 2 periodic lines have no prefix cache hit rate: it is not compared"]
+    assert list(doubts(log)) == ["warning: 1 periodic line of 2 without a prefix cache hit rate: it is not compared"]
 
 
 # ---------------------------------------------------------------------- doubtful logs
@@ -375,6 +375,10 @@ def test_a_table(tmp_path):
     ("input_len,output_len,Mean TTFT (ms),Mean TPOT (ms),p99_ttft_ms\n1,2,3,4,5\n", "; perhaps 'input_len' as 'prompt_tokens', "
      "'output_len' as 'output_tokens', 'Mean TTFT (ms)' as 'ttft_ms', 'Mean TPOT (ms)' as 'tpot_ms'"),
     ("prompt_tokens,output_tokens,ttft_ms,max_concurrency\n1,2,3,4\n", "; perhaps 'max_concurrency' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,conc\n1,2,3,4\n", "; perhaps 'conc' as 'concurrency'"),
+    ("prompt_tokens,output_tokens,ttft_ms,max_conc\n1,2,3,4\n", "; perhaps 'max_conc' as 'concurrency'"),
+    ("prompt,output,ttft_ms\n1,2,3\n", "; perhaps 'prompt' as 'prompt_tokens', 'output' as 'output_tokens'"),
+    ("prompt_tokens,output_tokens,ttft_ms,con\n1,2,3,4\n", "column 'con': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,ttft\n1,2,3,4\n", "column 'ttft': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,p99_ttft_ms\n1,2,3,4\n", "column 'p99_ttft_ms': unknown; the columns of a table"),
     ("prompt_tokens,output_tokens,ttft_ms,concurrency\n1,2,3,0\n", "'0' is not a whole number from 1 to 4096"),
@@ -404,7 +408,8 @@ def test_latencies_where_the_file_has_them(tmp_path):
 
 def test_failed_requests_are_left_out_and_counted(tmp_path):
     case, = read(tmp_path, json.dumps(DETAIL | {"ttfts": [0.5, 0.0, 1.0], "output_lens": [3, 0, 9]})).cases
-    assert case.trace.prompt_tokens.tolist() == [10, 30] and any("1 of 3 requests failed" in note for note in case.notes)
+    assert case.trace.prompt_tokens.tolist() == [10, 30]
+    assert "left out, since they failed or generated nothing: 1 of 3 requests" in case.notes
     assert "no request got an answer" in refused(tmp_path, json.dumps(DETAIL | {"ttfts": [0, 0, 0]}))
 
 
@@ -437,7 +442,7 @@ def test_summaries_stand_for_equal_requests_or_take_a_trace(tmp_path):
     assert case.trace.prompt_tokens.tolist() == [1, 2, 3, 4]
     assert [(t.statistic, t.fitted) for t in case.targets if t.metric == "ttft"] == [
         ("mean", True), ("median", True), ("p99", False)]
-    with pytest.raises(InputError, match="4 requests were completed, and mine has only 3"):
+    with pytest.raises(InputError, match="4 requests completed, and mine has only 3"):
         read(tmp_path, json.dumps(summary), lengths=Trace("mine", np.arange(1, 4), np.full(3, 10)))
 
 
@@ -461,8 +466,10 @@ def test_a_list_of_results(tmp_path, indent):
 @pytest.mark.parametrize(("text", "said"), [
     (json.dumps(SUMMARY, indent=1)[:-10], "/measured:5: malformed JSON"),
     (json.dumps(SUMMARY | {"date": "2026"}, indent=1)[:-4], "/measured:6: malformed JSON"),
-    ('{\n "date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),             # no key yet that says what it is
-    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON"),
+    ('{\n "date": "2026",\n "backend": "vl',                                   # no key yet that says what it is
+     "/measured:3: malformed JSON: cut off in the string that begins at character 13: "),
+    ('[\n {"date": "2026",\n "backend": "vl', "/measured:3: malformed JSON: cut off in the string that begins at character 13: "),
+    ("[\n" + json.dumps(SUMMARY), "/measured:2: malformed JSON: cut off where , is wanted"),
     (json.dumps([SUMMARY, SUMMARY], indent=1)[:-20], "/measured:12: malformed JSON"),
     (json.dumps([SUMMARY, 3]), "/measured:1: not a JSON object: 3"), ("[]", "/measured:1: not a JSON object: []"),
     (json.dumps(SUMMARY) + "\n" + json.dumps(SUMMARY)[:-9], "/measured:2: malformed JSON")])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import islice
+from json import JSONDecodeError
 from typing import NamedTuple
 
 from workloads.request import InputError
 
 LONGEST_VALUE = 60
+_BEGUN = re.compile(r"(t(ru?)?|f(a(ls?)?)?|n(ul?)?|-|\.|[eE][+-]?|u[0-9a-fA-F]{0,3})?\s*")  # what may be left of a value
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = LONGEST_VALUE
 _SHORT.maxdict = _SHORT.maxlist = 3
@@ -71,3 +74,30 @@ def show_names(names: Iterable[str]) -> str:
 def show_path(path: str) -> str:
     """A path as it is, quoted only where it would break the line or vanish."""
     return path if path.isprintable() and path else repr(path)
+
+
+def json_fault(error: JSONDecodeError, character: int) -> str:
+    """What is wrong, and at which ``character`` of its line; text that ends too early is said to be cut off.
+
+    >>> import json
+    >>> for text in ('{"a": 1 "b": 2}', '{"a": "b', '{"a": [1, tr'):
+    ...     try: json.loads(text)
+    ...     except json.JSONDecodeError as error: print(json_fault(error, error.pos + 1))
+    Expecting ',' delimiter at character 9
+    cut off in the string that begins at character 7
+    cut off at character 11
+    """
+    if error.msg.startswith("Unterminated string"):
+        return f"cut off in the string that begins at character {character}"
+    if _BEGUN.fullmatch(error.doc, error.pos):
+        return f"cut off at character {character}"
+    return f"{error.msg.removesuffix(' at')} at character {character}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in the plural unless it is one.
+
+    >>> counted(1, "line"), counted(1200, "line")
+    ('1 line', '1,200 lines')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -22,7 +22,6 @@ import numpy as np
 from experiments.calibration.cases import (
     BY_PROMPT,
     BY_TIME,
-    METRICS,
     STATISTICS,
     Case,
     Floats,
@@ -31,7 +30,7 @@ from experiments.calibration.cases import (
     groups_of,
 )
 from experiments.calibration.client import Client, client_of, number_of
-from workloads.messages import Place, bad_value, complaint, missing_column, show
+from workloads.messages import Place, bad_value, complaint, counted, missing_column, show
 from workloads.readers.common import Head
 from workloads.readers.json_document import array_items, document
 from workloads.readers.json_lines import json_rows
@@ -40,12 +39,13 @@ from workloads.readers.values import length_of
 from workloads.request import IntArray, Trace
 
 DETAILS = ("input_lens", "output_lens", "ttfts", "itls")
+MEANS = ("ttft", "tpot")                               # by request
 TOTALS = ("completed", "total_input_tokens", "total_output_tokens")
 MOST_REQUESTS, LONGEST_S = 1_000_000, 1e8
-EQUAL = ("only totals: {:,} equal requests of {:,} + {:,} tokens stand for those that were sent, so only means are compared; "
+EQUAL = ("only totals: {}, alike, of {:,} + {:,} tokens in place of what was sent, so only means are compared; "
          "--save-detailed or --trace has their lengths")
 NO_CONTENT = "the file does not say what prompts shared: nothing is found in the prefix cache"
-FAILED = "{:,} of {:,} requests failed, or generated nothing, and are left out"
+FAILED = "left out, since they failed or generated nothing: {:,} of {}"
 
 
 def is_benchmark(head: Head) -> bool:
@@ -100,13 +100,13 @@ def _summary(place: Place, found: Mapping[str, Any], client: Client, lengths: Tr
     n, prompts, outputs = (length_of(found, name, place) for name in TOTALS)
     if not 1 <= n <= MOST_REQUESTS:
         raise bad_value(place, "completed", f"{n} requests: from 1 to {MOST_REQUESTS:,} are read")
-    targets = [target for metric in METRICS for target in _means(place, found, metric, lengths is not None)]
+    targets = [target for metric in MEANS for target in _means(place, found, metric, lengths is not None)]
     if not targets:
         raise missing_column(place, "mean_ttft_ms", list(found))
     notes = [*client.notes, *_drawn({}, client)]
     if lengths is None:
         each = max(1, round(prompts / n)), max(1, round(outputs / n))
-        notes += [EQUAL.format(n, *each), NO_CONTENT]
+        notes += [EQUAL.format(counted(n, 'request'), *each), NO_CONTENT]
         trace = Trace(place.path, np.full(n, each[0], np.int64), np.full(n, each[1], np.int64), client.times_us(n, rng))
     else:
         trace = _like(place, lengths, n, client.times_us(n, rng))
@@ -125,7 +125,8 @@ def _means(place: Place, found: Mapping[str, Any], metric: str, percentiles: boo
 
 def _like(place: Place, lengths: Trace, n: int, times_us: IntArray) -> Trace:
     if len(lengths) < n:
-        raise complaint(place.path, place.line, f"{n:,} requests were completed, and {lengths.source} has only {len(lengths):,}")
+        raise complaint(place.path, place.line,
+                        f"{counted(n, 'request')} completed, and {lengths.source} has only {len(lengths):,}")
     content = None if lengths.content is None else lengths.content.take(np.arange(n))
     return Trace(lengths.source, lengths.prompt_tokens[:n], lengths.output_tokens[:n], times_us, content=content)
 
@@ -141,7 +142,7 @@ def _detailed(place: Place, found: Mapping[str, Any], client: Client, rng: np.ra
     sent = (prompt > 0) & (output > 0) & (ttft > 0)
     notes = [*client.notes, NO_CONTENT, *_drawn(lists, client)]
     if not sent.all():
-        notes.append(FAILED.format(int(n - sent.sum()), n))
+        notes.append(FAILED.format(int(n - sent.sum()), counted(n, 'request')))
         if not sent.any():
             raise bad_value(place, "ttfts", "no request got an answer")
     rows = np.flatnonzero(sent)

@@ -1,6 +1,6 @@
 """A measured operation point: the requests that were sent, and the latencies that came of it.
 
-    Case      trace + most in flight  --simulate-->  TTFT and TPOT of each request
+    Case      trace + most in flight  --simulate-->  TTFT and TPOT of each request, mean time between tokens
     Target    what was measured of them: a mean or a median of all, or means of groups of like requests
 
 The error of a target is predicted / measured - 1; a fit makes the logarithms of that ratio small, so 20 % of 10 ms counts as
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.step_time_file import METRICS
 from sim.config import SimConfig
 from sim.engine import Engine
 from sim.request_log import NEVER
@@ -25,7 +26,6 @@ from sim.step_time import StepTime
 from workloads.request import InputError, IntArray, Trace
 
 Floats = NDArray[np.float64]
-METRICS = ("ttft", "tpot")
 STATISTICS: dict[str, Callable[[Floats], Any]] = {"mean": np.mean, "median": np.median,
                                                   "p99": lambda values: np.percentile(values, 99)}
 BY_PROMPT, BY_TIME = "mean by prompt length", "mean by time"
@@ -39,7 +39,7 @@ class Target:
     Parameters
     ----------
     metric : str
-        ``ttft`` or ``tpot``.
+        A key of `latencies`.
     statistic : str
         A key of `STATISTICS`; or for people, with ``group``.
     seconds : float64
@@ -115,13 +115,19 @@ class Case:
 
 
 def latencies(run: Run) -> dict[str, Floats]:
-    """TTFT and TPOT of each request in seconds; NaN for a request that was not served, and for the TPOT of a single token."""
-    log, output = run.log, run.demand.output
+    """What came of a run, in seconds: ``ttft``, ``tpot``, ``queue`` and ``e2e`` of each request, and ``itl``, one mean of all.
+
+    NaN for a request that was not served, and for the TPOT of a single token. The mean time between tokens counts every gap
+    once, as a server's histogram does: a long answer weighs more than a short one, which in the mean TPOT it does not.
+    """
+    log, gaps = run.log, run.demand.output - 1
     done = log.finished_us != NEVER
-    ttft = np.where(done, (log.first_token_us - run.arrival_us) / 1e6, np.nan)
-    several = done & (output > 1)
-    tpot = np.where(several, (log.finished_us - log.first_token_us) / np.maximum(output - 1, 1) / 1e6, np.nan)
-    return {"ttft": ttft, "tpot": tpot}
+    several = done & (gaps > 0)
+    decoding = np.where(several, (log.finished_us - log.first_token_us) / 1e6, np.nan)
+    itl = decoding[several].sum() / gaps[several].sum() if several.any() else np.nan
+    since = {name: np.where(done, (times - run.arrival_us) / 1e6, np.nan)
+             for name, times in (("ttft", log.first_token_us), ("queue", log.admitted_us), ("e2e", log.finished_us))}
+    return {**since, "tpot": decoding / np.maximum(gaps, 1), "itl": np.array([itl])}
 
 
 def simulate_case(case: Case, sim: SimConfig, clock: StepTime, allocator: str) -> dict[str, Floats]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.messages import Place, bad_value, show
+from workloads.messages import Place, bad_value, counted, show
 from workloads.request import IntArray
 
 MOST_IN_FLIGHT = 1 << 20
@@ -30,7 +30,7 @@ class Client:
         pace = "all at once" if math.isinf(self.rate_per_s) else f"{self.rate_per_s:g}/s"
         limit = "" if self.most_in_flight is None else f", {self.most_in_flight} at once at most"
         where = (f":{place.line}" if place.line > 1 else "") + (f", {place.within}" if place.within else "")
-        return f"{path}{where}: {requests:,} requests, {pace}{limit}"
+        return f"{path}{where}: {counted(requests, 'request')}, {pace}{limit}"
 
     def times_us(self, n: int, rng: np.random.Generator) -> IntArray:
         """When each request may be sent."""

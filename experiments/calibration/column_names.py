@@ -14,16 +14,17 @@ CONCURRENCY = "concurrency"
 COLUMNS = (*LENGTHS, *TIMES, CONCURRENCY)
 WORDS = {"time_to_first_token": "ttft", "time_per_output_token": "tpot", "length": "tokens",
          "input": "prompt", "generated": "output", "completion": "output", "milliseconds": "ms", "seconds": "s",
-         "max_concurrency": "concurrency", "mean_": "", "avg_": "", "average_": ""}
-OTHER = re.compile(r"\b(p\d+|median|min|max|std|total)_(?!concurrency)|_(p\d+|median|min|max|std|total)\b")
+         "max_conc": "conc", "mean_": "", "avg_": "", "average_": ""}
+OTHER = re.compile(r"\b(p\d+|median|min|max|std|total)_(?!conc)|_(p\d+|median|min|max|std|total)\b")
 MOST_LETTERS, MOST_NAMES = 40, 12
+LEAST_LETTERS = 4                                      # of the beginning of a name, to be told by
 
 
 def meant(name: str) -> list[str]:
     """The columns of a table of measurements that a name may stand for, the nearest first; both units where it has none.
 
-    >>> meant("TTFT (ms)"), meant("ttft"), meant("p99_ttft_ms"), meant("gpu")
-    (['ttft_ms'], ['ttft_ms', 'ttft_s'], [], [])
+    >>> meant("TTFT (ms)"), meant("ttft"), meant("conc"), meant("p99_ttft_ms"), meant("gpu")
+    (['ttft_ms'], ['ttft_ms', 'ttft_s'], ['concurrency'], [], [])
     """
     plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     if len(plain) > MOST_LETTERS or OTHER.search(plain):                     # a 99th percentile is no mean
@@ -32,7 +33,8 @@ def meant(name: str) -> list[str]:
         plain = plain.replace(word, ours)
     if plain in ("ttft", "tpot"):
         return [f"{plain}_ms", f"{plain}_s"]
-    return difflib.get_close_matches(plain, COLUMNS, n=1, cutoff=0.7)
+    begun = [name for name in (*LENGTHS, CONCURRENCY) if len(plain) >= LEAST_LETTERS and name.startswith(plain)]
+    return begun or difflib.get_close_matches(plain, COLUMNS, n=1, cutoff=0.7)
 
 
 def looks_like_table(header: Sequence[str]) -> bool:

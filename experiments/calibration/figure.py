@@ -14,7 +14,7 @@ from experiments.figures import GREY, INK, heading, time_unit
 from experiments.paper.drawing import COLOURS, canvas
 from workloads.request import InputError
 
-TITLES = {"ttft": "Time to first token", "tpot": "Time per output token"}
+TITLES = {"ttft": "Time to first token", "tpot": "Time per output token", "itl": "Time between tokens"}
 MOST_POINTS = 5000                                     # of each metric; of more every k-th
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.calibration.cases import METRICS, Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
+from experiments.calibration.cases import Case, Floats, mean_errors, rows_of, simulate_case, weights_of, worst_of
 from experiments.calibration.fit import fit
 from experiments.calibration.known import SAID
 from experiments.calibration.residuals import Simulated
 from experiments.setup import Setup
-from experiments.step_time_file import EFFICIENCIES, POOR, Provenance, step_time_text, with_numbers
+from experiments.step_time_file import EFFICIENCIES, METRICS, POOR, Provenance, step_time_text, with_numbers
 from experiments.version import VERSION
 from sim.step_time import RooflineStepTime
 from workloads.request import InputError
@@ -109,7 +109,7 @@ def file_of(document: JsonObject, setup: Setup, measured: Sequence[str], ranks: 
     fitted: dict[str, str | int | float | list[str]] = {
         "model": setup.model.name, "gpu": setup.gpu.name, "tensor_parallel_size": ranks,
         "measured": list(measured), "pagedsim": VERSION}
-    fitted |= {f"{metric}_error": errors[metric] for metric in ("ttft", "tpot") if errors[metric] is not None}
+    fitted |= {f"{metric}_error": errors[metric] for metric in METRICS if errors[metric] is not None}
     comments = ["efficiencies of a roofline, fitted by pagedsim calibrate; use: --step-time THIS_FILE",
                 *fit_warnings(document),
                 *(f"{name}: {number['remark']}" for name, number in document["numbers"].items() if number["remark"])]
@@ -124,7 +124,7 @@ def fit_warnings(document: JsonObject) -> Iterator[str]:
     if edges:
         yield f"warning: the fit ends at the edge of its search range: {'; '.join(edges)}"
     errors = document["errors"]["after"]
-    poor = [f"{metric.upper()} {100 * errors[metric]:.0f} %" for metric in ("ttft", "tpot") if (errors[metric] or 0) > POOR]
+    poor = [f"{metric.upper()} {100 * errors[metric]:.0f} %" for metric in METRICS if (errors[metric] or 0) > POOR]
     if poor:
         yield (f"warning: after the fit the mean error is {' and '.join(poor)}: this roofline does not describe what was "
                "measured")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.calibration.server_log import ServerLog
-from workloads.messages import show_names
+from workloads.messages import counted, show_names
 
 NO_LINES = ("no periodic line is in it: vllm serve prints one every 10 s while it works, unless it was started with "
             "--disable-log-stats or with VLLM_LOGGING_LEVEL above INFO; the class LLM prints them with disable_log_stats=False")
@@ -24,7 +24,8 @@ def doubts(log: ServerLog) -> Iterator[str]:
     yield from _backwards(log)
     without = sum(sample.hit_percent is None for sample in log.samples)
     if 0 < without < len(log.samples):
-        yield f"warning: {without:,} of the {len(log.samples):,} periodic lines have no prefix cache hit rate: it is not compared"
+        yield (f"warning: {counted(without, 'periodic line')} of {len(log.samples):,} without a prefix cache hit rate: it is not "
+               "compared")
     if len(log.engines) > 1:
         yield (f"warning: lines of {len(log.engines)} engines are mixed ({', '.join(map(str, log.engines))}): --engine N takes "
                "one")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from experiments.calibration import benchmark, metrics_page, server_log, table
 from experiments.calibration.cases import Case
 from experiments.calibration.column_names import looks_like_table
 from experiments.calibration.metrics_page import MetricsPage
+from experiments.calibration.repeats import Contents
 from experiments.calibration.server_log import ServerLog
-from workloads.messages import complaint, show_names
+from workloads.messages import complaint, show_names, show_path
 from workloads.readers.common import Head, head_of
 from workloads.readers.csv_table import header_names
 from workloads.readers.source import Source, open_source
@@ -91,7 +92,7 @@ def read_all(found: list[Measured], lengths: Trace | None, seed: int) -> Read:
     Raises
     ------
     InputError
-        For a file that is bad, and for a log or a page beside other files.
+        For a file that is bad or has the content of another, and for a log or a page beside other files.
     """
     alone = [each for each in found if each.kind in (LOG, METRICS)]
     if alone and len(found) > 1:
@@ -101,11 +102,19 @@ def read_all(found: list[Measured], lengths: Trace | None, seed: int) -> Read:
         return Read([], page=metrics_page.read_metrics(alone[0].source))
     if alone:
         return Read([], log=_log(alone[0]))
-    cases: list[Case] = []
-    for each in found:
-        cases += table.read_table(each.source) if each.kind == TABLE else \
-            benchmark.read_benchmarks(each.source, each.head, lengths, seed)
-    return Read(cases)
+    contents = Contents()
+    return Read([case for each in found for case in _cases(each, contents, lengths, seed, several=len(found) > 1)])
+
+
+def _cases(found: Measured, contents: Contents, lengths: Trace | None, seed: int, several: bool) -> list[Case]:
+    source, check = contents.watched(found.source)
+    if found.kind == BENCHMARK:
+        cases = benchmark.read_benchmarks(source, found.head, lengths, seed)
+    else:
+        where = f"{show_path(source.path)}: " if several else ""
+        cases = [replace(case, label=where + case.label) for case in table.read_table(source)]
+    check()
+    return cases
 
 
 def _log(found: Measured) -> ServerLog:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from experiments.calibration.cases import latencies
 from experiments.calibration.metrics_page import Engine
 from sim.request_log import NEVER
-from sim.result import latency, prefix_cache
+from sim.result import prefix_cache
 from sim.run import Run
 
 TIMES = {"ttft": "mean time to first token", "tpot": "mean time per output token", "itl": "mean time between tokens",
@@ -69,15 +72,12 @@ def _totals(run: Run) -> dict[str, float]:
 
 
 def _times(engine: Engine, run: Run | None) -> Iterator[PageLine]:
-    ours = {} if run is None else {name: spread["mean"] for name, spread in latency(run).items()}
-    if run is not None and ours["tpot"] is not None:   # every gap counts once, not every request
-        further = run.demand.output - 1
-        gaps = (run.log.finished_us - run.log.first_token_us)[run.log.finished_us != NEVER]
-        ours["itl"] = float(gaps.sum()) / 1e6 / max(int(further[run.log.finished_us != NEVER].sum()), 1)
+    ours = {} if run is None else latencies(run)
     for key, name in TIMES.items():
         mean = engine.totals[key].mean if key in engine.totals else None
+        known = ours[key][~np.isnan(ours[key])] if key in ours else ()
         if mean is not None:
-            yield PageLine(name, "s", mean, ours.get(key))
+            yield PageLine(name, "s", mean, float(np.mean(known)) if len(known) else None)
 
 
 def _derived(engine: Engine, slots: int | None, elapsed_s: float | None) -> Iterator[PageLine]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -11,9 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.step_time_file import METRICS
+from workloads.messages import counted
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
+LATENCIES = {"queue": "queue time", "e2e": "end-to-end time"}               # the others are known by their letters
 PIPE_COLUMNS, LEAST_COLUMNS = 120, 90
 MOST_CASES = 20
 VERDICTS: dict[bool | None, str] = {True: "as printed", False: "NOT as printed"}
@@ -24,8 +27,8 @@ GAUGES = {"running": "running requests", "waiting": "waiting requests", "usage_p
           "generation_tokens_per_s": "generation throughput"}
 
 
-def print_calibration(document: JsonObject, quiet: bool = False) -> None:
-    """All sections that the document has, to standard output; without the notes where quiet."""
+def print_calibration(document: JsonObject, notes: Sequence[str]) -> None:
+    """All sections that the document has, and these notes, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
@@ -40,9 +43,9 @@ def print_calibration(document: JsonObject, quiet: bool = False) -> None:
         console.print()
         for line in _remarks(fit):
             console.print(Text(line), soft_wrap=True)
-    if not quiet and document["notes"]:
+    if notes:
         console.print()
-        for note in document["notes"]:
+        for note in notes:
             console.print(Text.assemble(("note     ", "dim"), note), soft_wrap=True)
 
 
@@ -59,7 +62,7 @@ def _tables(document: JsonObject) -> Iterator[tuple[str, Table]]:
     if document.get("page"):
         yield "The page" + (" and the simulation of the trace" if document["replayed"] else ""), _seen_table(document["page"])
     if document.get("over_time"):
-        yield f"Over time: {document['over_time']['compared']:,} lines", _gauges(document["over_time"]["errors"])
+        yield f"Over time: {counted(document['over_time']['compared'], 'line')}", _gauges(document["over_time"]["errors"])
     elif document.get("seen"):
         yield f"Periodic lines: {document['lines']:,}", _peaks(document["seen"])
     if document["fit"] is not None:
@@ -89,7 +92,8 @@ def _cases(cases: list[JsonObject]) -> Table:
     for case in cases[:MOST_CASES]:
         label = case["label"]
         for target in case["targets"]:
-            name = f"{target['metric'].upper()} {target['statistic']}" + ("" if target["fitted"] else ", not fitted to")
+            metric = LATENCIES.get(target["metric"], target["metric"].upper())
+            name = f"{metric} {target['statistic']}" + ("" if target["fitted"] else ", not fitted to")
             made.add_row(Text(label), name, _time(target["measured_s"]), _time(target["before_s"]),
                          f"{100 * target['error_before']:.1f} %", _time(target["after_s"]),
                          f"{100 * target['error_after']:.1f} %")
@@ -105,7 +109,7 @@ def _time(seconds: float) -> str:
 
 def _remarks(fit: JsonObject) -> Iterator[str]:
     for when, errors in (("before", fit["errors"]["before"]), ("after", fit["errors"]["after"])):
-        means = ", ".join(f"{metric.upper()} {100 * errors[metric]:.2f} %" for metric in ("ttft", "tpot")
+        means = ", ".join(f"{metric.upper()} {100 * errors[metric]:.2f} %" for metric in METRICS
                           if errors[metric] is not None)
         worst = errors["worst"]
         yield (f"mean error {when:<6}  {means}; worst: {worst['metric'].upper()} {100 * worst['error']:+.1f} % "

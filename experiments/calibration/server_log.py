@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from experiments.calibration.log_times import Stamp, stamp_of, times_of
-from workloads.messages import complaint, show_path
+from workloads.messages import complaint, counted, show_path
 from workloads.readers.source import Source
 from workloads.request import InputError
 
@@ -204,7 +204,7 @@ class _Reading:
         """The samples with their times, in order."""
         notes, samples, times = list(self.notes), self.samples, times_of(self.stamps)
         if self.torn:
-            notes.append(f"warning: {self.torn:,} periodic lines lack a field or are torn: they are passed over")
+            notes.append(f"warning: {counted(self.torn, 'periodic line')} passed over: torn, or without a field")
         if times is None:
             notes.append("the lines have no times: they are taken to be equally far apart")
         else:

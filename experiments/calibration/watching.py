@@ -20,7 +20,7 @@ from sim.gauges import RECENT_REQUESTS
 from sim.run import SERVED, Run
 from sim.sizing.deployment import Deployment
 from sim.sizing.versions import parse_version
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -133,7 +133,8 @@ def _time_notes(made: Replayed, log: ServerLog, setup: Setup, notes: list[str]) 
     side = "after" if made.offset_s >= 0 else "before"
     notes.append(f"clocks: the first arrival comes {abs(made.offset_s):g} s {side} the first periodic line, {how}")
     if made.before or made.after:
-        notes.append(f"not compared: {made.before:,} lines before the first arrival, {made.after:,} after the simulated end")
+        notes.append(f"not compared: {counted(made.before, 'line')} before the first arrival, {made.after:,} after the "
+                     "simulated end")
     notes += _outside(made, log.samples[0])
     running = made.errors()["running"]
     if running["mean_absolute_error"] > POOR * running["seen_mean"]:
@@ -152,11 +153,11 @@ def _outside(made: Replayed, first: Sample) -> Iterator[str]:
         yield (f"warning: the log begins with requests already running: its first line shows {first.running:,} running and "
                f"{first.waiting:,} waiting where {arrived:,} of the trace have arrived; --offset S says where the trace begins")
     elif made.early:
-        yield (f"warning: the server works in {made.early:,} of the lines before the first arrival: the log begins in the "
+        yield (f"warning: the server works in {counted(made.early, 'line')} before the first arrival: the log begins in the "
                "middle, or the trace does not belong to it; --offset S says where it belongs")
     if made.late:
-        yield (f"warning: the server was still busy: {made.late:,} lines after the simulated end, not compared: the prediction "
-               "is too fast, or the trace is not all that was served")
+        yield (f"warning: the server was still busy: {counted(made.late, 'line')} after the simulated end, not compared: the "
+               "prediction is too fast, or the trace is not all that was served")
 
 
 def _over_time(made: Replayed) -> JsonObject:
@@ -181,4 +182,5 @@ def rejected(run: Run, notes: list[str]) -> None:
     """Say how many requests could not be served at all."""
     count = int((run.verdict != SERVED).sum())
     if count:
-        notes.append(f"{count:,} requests of the trace do not fit the server and are rejected: max_model_len or the pool differs")
+        notes.append(f"{counted(count, 'request')} of the trace rejected as too long for the server: max_model_len or the pool "
+                     "differs")

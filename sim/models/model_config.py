@@ -25,6 +25,7 @@ from sim.models.model import ModelShape
 from sim.models.model_names import catalogue, find_name, named_quantization, shortened
 from sim.models.positions import positions
 from sim.models.quantization import kv_cache_dtype, layout, quantization
+from workloads.messages import json_fault
 from workloads.request import InputError
 
 MOST_LAYERS = 10_000
@@ -179,7 +180,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: no valid JSON: {error.msg}") from None
+        raise InputError(f"{path}:{error.lineno}: no valid JSON: {json_fault(error, error.colno)}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', '') or type(error).__name__}") from None
     if not isinstance(config, dict):

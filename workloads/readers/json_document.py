@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from workloads.messages import Place, complaint, show
+from workloads.messages import Place, complaint, json_fault, show
 from workloads.readers.json_lines import DECODER, around, malformed, unheld
 from workloads.readers.source import LONGEST_LINE_BYTES, Source, decode, whole_text
 
@@ -80,7 +80,8 @@ class _Array:
         """Go past this letter."""
         if not self.next_is(letter):
             found = self._text[self._at:self._at + 20]
-            raise malformed(Place(self._source.path, self.line), f"{letter} is wanted, not {show(found) if found else 'the end'}")
+            raise malformed(Place(self._source.path, self.line),
+                            f"{letter} is wanted, not {show(found)}" if found else f"cut off where {letter} is wanted")
         self._step(self._at + 1)
 
     def item(self) -> tuple[Place, dict[str, Any]]:
@@ -123,7 +124,7 @@ def _parse(path: str, text: str, at: int, first_line: int) -> tuple[Any, int]:
     except json.JSONDecodeError as error:
         line = first_line + text.count("\n", at, error.pos)
         column = error.pos - (text.rfind("\n", 0, error.pos) + 1) + 1
-        raise malformed(Place(path, line), f"{error.msg} at character {column}: {around(text, error.pos)}") from None
+        raise malformed(Place(path, line), f"{json_fault(error, column)}: {around(text, error.pos)}") from None
     except RecursionError:
         raise malformed(Place(path, first_line), "nested too deep") from None
     except (ValueError, ArithmeticError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
 
-from workloads.messages import Place, complaint, show
+from workloads.messages import Place, complaint, json_fault, show
 from workloads.readers.source import Source, decode
 from workloads.request import InputError
 
@@ -43,7 +43,7 @@ def parse_object(place: Place, text: str) -> dict[str, Any]:
     try:
         row = DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise malformed(place, f"{error.msg} at character {error.pos + 1}: {around(text, error.pos)}") from None
+        raise malformed(place, f"{json_fault(error, error.pos + 1)}: {around(text, error.pos)}") from None
     except RecursionError:
         raise malformed(place, "nested too deep") from None
     except (ValueError, ArithmeticError) as error:
