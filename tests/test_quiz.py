@@ -19,6 +19,7 @@ from quiz_plans import RIGHT, answers
 from small import LONG
 from test_planted_bugs import planted
 
+from experiments.quiz import paging
 from experiments.quiz.exercise import listed
 from experiments.quiz.levels import LEVELS, load
 from experiments.quiz.served import SAMPLES, serve
@@ -279,3 +280,12 @@ def test_both_placements_win_and_both_answers_come():
     assert {answer[3] for _, answer, _ in drawn("paging", 12)} == {"yes", "no"}
     assert {answer[5].split(": ")[1].startswith("0 ") for _, answer, _ in drawn("preemption", 12)} == {True, False}
     assert {"; r2b: " in answer[2] and "r2a copies" in answer[1] for _, answer, _ in drawn("copy-on-write", 12)} == {True, False}
+
+
+def test_a_picture_of_paging_shows_everybody_who_has_come_and_not_ended():
+    for seed in range(60):
+        plan = paging.draw(np.random.default_rng(seed))
+        last, _ = paging._steps(plan)
+        came = {row for row, (_, _, step) in enumerate(plan.requests) if step <= last.step}
+        ended = {row for row in came if plan.requests[row][1] + plan.requests[row][2] - 1 < last.step}
+        assert {sequence.request for sequence in last.after.sequences} == came - ended, seed

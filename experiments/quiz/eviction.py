@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.quiz.asked import LETTERS, pool_of, queue_after_end, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
-from experiments.quiz.served import Moment, Plan, letter, serve
+from experiments.quiz.served import Moment, Plan, calm, letter, serve
 
 TITLE = "Eviction: the order of the free queue"
 COMES, AGAIN = 2, 3
@@ -38,7 +38,7 @@ def _is_worth(plan: Plan) -> bool:
     _, now = _steps(plan)
     hit = now.admitted.get(AGAIN, (0, 0))[0]
     return COMES in now.admitted and not now.before.sequences and bool(now.after.cached) \
-        and 0 < hit < plan.block_size * len(_known(plan)) and bool(_gone(now, plan))
+        and 0 < hit < plan.block_size * len(_known(plan)) and bool(_gone(now, plan)) and calm(plan, now.step)
 
 
 def _steps(plan: Plan) -> tuple[Moment, Moment]:

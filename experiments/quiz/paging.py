@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.quiz.asked import empty_slots, growth, pool_of, queue_after_end, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
-from experiments.quiz.served import Moment, Plan, serve
+from experiments.quiz.served import Moment, Plan, calm, serve
 
 TITLE = "Paging: block tables and the free queue"
 COMES, BEHIND = 3, 4
@@ -32,7 +32,8 @@ def _is_worth(plan: Plan, fits: bool) -> bool:
     last, now = _steps(plan)
     table = now.after.table(name_of(COMES))
     return (BEHIND in now.admitted) == fits and (fits or now.need is not None) and not now.preempted and len(now.grown()) > 0 \
-        and len(last.after.sequences) > len(now.before.sequences) and len(table) > 1 and sorted(table) != list(table)
+        and len(last.after.sequences) > len(now.before.sequences) and len(table) > 1 and sorted(table) != list(table) \
+        and calm(plan, now.step)
 
 
 def _steps(plan: Plan) -> tuple[Moment, Moment]:

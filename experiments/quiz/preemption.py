@@ -105,7 +105,7 @@ def _again(steps: list[Moment], plan: Plan) -> Question:
              for name, new_blocks in step.grown().items()]
     kept = f"still there of its own: {listed(blocks)}" if plan.content is not None else "without prefix caching nothing is found"
     known, prompt = found + new, plan.requests[victim][0]
-    return Question(f"How many tokens does {name_of(victim)} then have to have computed, how many of them are found, and how "
-                    "many are computed again or for the first time?", f"{known} tokens: {found} found, {new} computed",
+    return Question(f"How many tokens does {name_of(victim)} then have to have computed, how many of them are found in "
+                    "the cache, and how many does the model compute?", f"{known} tokens: {found} found, {new} computed",
                     (f"its prompt and what it has generated: {prompt} + {known - prompt} = {known}", listed(taken),
                      f"{kept}; {known} - {found} = {new}"))

@@ -144,7 +144,7 @@ def _in_blocks(plan: Plan) -> tuple[Question, ...]:
                  "internal fragmentation (never)?",
                  f"{empty} empty: {held.parts.reserved} reserved, {held.parts.internal} internal",
                  (f"{held.slots} slots held, {held.parts.token_states} with a token: {empty} empty",
-                  f"r1 ends with {plan.prompt} + {plan.output} - 1 = {end} tokens: {held.parts.reserved} of the empty slots lie "
+                  f"r1 ends with {plan.prompt} + {plan.output} - 1 = {end} tokens: of the empty slots {held.parts.reserved} "
                   f"below that, {held.parts.internal} above")))
 
 

@@ -193,3 +193,12 @@ def serve(plan: Plan) -> list[Moment]:
     watch = Watch(plan)
     Engine(plan.trace(), config, "paged" if plan.content is None else "paged-prefix", observers=[watch]).run()
     return watch.moments
+
+
+def calm(plan: Plan, step: int) -> bool:
+    """Whether before a step nobody waits or is preempted: then a picture shows everybody who has come and not ended.
+
+    >>> calm(Plan(5, 4, ((5, 3, 1), (3, 1, 1))), 3), calm(Plan(3, 4, ((5, 3, 1), (3, 1, 1))), 3)
+    (True, False)
+    """
+    return not any(moment.waiting or moment.preempted for moment in serve(plan) if moment.step < step)

@@ -6,7 +6,7 @@ import numpy as np
 
 from experiments.quiz.asked import LETTERS, pool_of, requests, shown
 from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
-from experiments.quiz.served import Moment, Plan, letter, serve
+from experiments.quiz.served import Moment, Plan, calm, letter, serve
 
 TITLE = "Prefix sharing: hits and ref counts"
 COMES = 2
@@ -40,7 +40,7 @@ def _numbered(ids: list[int]) -> tuple[int, ...]:
 def _is_worth(plan: Plan) -> bool:
     now = _step(plan)
     held = [now.before.ref[block] > 0 for block in _found(now, plan)]
-    return any(held) and not all(held) and now.step == plan.requests[COMES][2]
+    return any(held) and not all(held) and now.step == plan.requests[COMES][2] and calm(plan, now.step)
 
 
 def _step(plan: Plan) -> Moment:
