@@ -299,6 +299,30 @@ def test_the_parts_of_the_picture_add_up_to_the_card(capsys):
     assert sum(gib for _, gib in parts(made)) == pytest.approx(made["gpu"]["memory_gib"])
 
 
+def test_the_picture_of_what_does_not_fit_shows_by_how_much(capsys, tmp_path):
+    from matplotlib.figure import Figure
+
+    from experiments.plan_figure import draw_budget, parts
+
+    tight = ("--model", "Mistral-Small-Instruct-2409", "--gpu", "L40S", "--max-model-len", "8192")
+    made = planned(capsys, *tight)
+    usable, *taken = (term["gib"] for term in made["budget"])
+    assert usable == math.ceil(made["gpu"]["memory_gib"] * GIB * 0.92) / GIB            # 40.97 GiB
+    assert round(sum(taken) - usable, 2) == 1.01 == -round(made["available_kv_gib"], 2)
+    assert parts(made) == [*((term["name"], term["gib"]) for term in made["budget"][1:]), ("over the limit", 1.005880681797862)]
+    axes = Figure().subplots()
+    draw_budget(axes, made)
+    over = axes.patches[-1]
+    assert (over.get_x(), round(over.get_width(), 4)) == (usable, 1.0059) and over.get_hatch() and len(axes.patches) == 5
+    assert over.get_x() + over.get_width() == pytest.approx(axes.patches[-2].get_x() + axes.patches[-2].get_width(), abs=1e-8)
+    path = tmp_path / "memory.svg"
+    assert run(capsys, "plan", *tight, "--plot", str(path)).status == 0
+    drawn = path.read_text()
+    assert all(f"<!-- {text} -->" in drawn for text in ("over the limit, 1.01 GiB", "usable, 40.97 GiB", "memory, 44.53 GiB",
+                                                        "mistralai/Mistral-Small-Instruct-2409 on 1 x L40S: does not fit"))
+    assert "not used" not in drawn and "KV cache" not in drawn
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     (("--model", "Llama-9"), "unknown model 'Llama-9'"),
     (("--gpu", "H1000"), "unknown GPU"),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
-from experiments.plan_figure import parts, plot_budget
+from experiments.plan_figure import parts, plot_budget, usable_gib
 from experiments.plan_report import header, tables, thumb_and_cost
 from experiments.shown import grouped
 
@@ -39,4 +39,4 @@ def _picture(made: JsonObject) -> Markup | None:
     if not made["budget"]:
         return None
     told = ", ".join(f"{name} {gib:,.2f} GiB" for name, gib in parts(made))
-    return drawn_picture(lambda path: plot_budget(made, path), f"The memory of one GPU: {told}")
+    return drawn_picture(lambda path: plot_budget(made, path), f"The memory of one GPU, {usable_gib(made):,.2f} GiB of it usable: {told}")
