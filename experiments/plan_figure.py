@@ -66,7 +66,7 @@ def usable_gib(made: dict[str, Any]) -> float:
 
 
 def parts(made: dict[str, Any]) -> list[tuple[str, float]]:
-    """The parts of the card in GiB, in order: they add up to its memory; where they do not fit, how far they go over the limit."""
+    """The parts of the card in GiB, in order: they add up to its memory, or go over its limit."""
     terms = {term["name"]: term["gib"] for term in made["budget"]}
     kept = {name: gib for name, gib in terms.items() if name in COLOURS and gib > 0}
     available = made["available_kv_gib"]

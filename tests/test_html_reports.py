@@ -196,7 +196,10 @@ def reproduced(capsys, tmp_path, monkeypatch):
 def test_reproduce_all_shows_every_number_and_figure(reproduced, tmp_path):
     page, documents = reproduced
     judged = [row["ok"] for document in documents for row in document["rows"] if row["ok"] is not None]
-    assert f"{sum(judged)} of {len(judged)} numbers inside their tolerance" in page.text
+    more = sum(len(document["rows"]) for document in documents) - len(judged)
+    assert (f"{sum(judged)} of {len(judged)} numbers with a verdict inside their tolerance; {more} more without a verdict "
+            "(--limit 30: a part is not judged)") in page.text
+    assert page.of("span")[0] == {"class": "verdict soft"}             # not green
     for document in documents:
         rows = page.tables[f"{document['title']}, published and ours"]
         assert rows[0] == ["", "published", "ours", "difference", "tolerance", "", ""]
@@ -222,7 +225,8 @@ def test_numbers_of_the_articles(reproduced):
 
 def test_a_number_outside_is_shown(tmp_path):
     document = {"name": "one", "title": "A <b>title</b>", "source": "A source", "command": "pagedsim reproduce one", "ok": False,
-                "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5, note="<s>n</s>").json()], "notes": ["1 < 2"],
+                "limit": None, "trace": None, "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5, note="<s>n</s>").json()],
+                "notes": ["1 < 2"],
                 "tables": [{"title": "<u>t</u>", "columns": ["<u>c</u>", "y"], "rows": [["<s>x</s>", "<s>y</s>"]]}]}
     (tmp_path / "one.png").write_bytes(b"x")
     page = Page(write_reproduction(tmp_path, [document], ["reproduce", "all"]).read_text())
@@ -233,6 +237,25 @@ def test_a_number_outside_is_shown(tmp_path):
     unjudged = document | {"rows": [Row("r", 1.0, 2.0).json()], "ok": True}
     page = Page(write_reproduction(tmp_path, [unjudged], ["reproduce", "all"]).read_text())
     assert page.text.count("without a verdict") == 3 and [a["class"] for a in page.of("span")[1:]] == ["verdict soft"] * 2
+
+
+def test_the_trace_and_what_of_it_gets_no_verdict_are_told(tmp_path):
+    read = {"source": "a&b.csv", "requests": 79_731, "sha256": "ab12", "artifact": True}
+    document = {"name": "one", "title": "T", "source": "S", "command": "c", "ok": True, "limit": None, "trace": read, "notes": [],
+                "rows": [Row("r", 1.0, 1.0, tolerance=0.5).json(), Row("q", 1.0, 2.0).json()], "tables": []}
+    (tmp_path / "one.png").write_bytes(b"x")
+
+    def told(**changes):
+        page = Page(write_reproduction(tmp_path, [document | changes], ["reproduce", "all"]).read_text())
+        return page.text, page.of("span")[0]["class"]
+    text, colour = told()
+    assert "1 of 1 numbers with a verdict inside their tolerance; 1 more without a verdict ." in text and colour == "verdict good"
+    assert "Trace: a&b.csv, 79,731 requests of at most 2,048 tokens, SHA-256 ab12." in text
+    text, colour = told(limit=150)
+    assert "1 more without a verdict (--limit 150: a part is not judged)" in text and colour == "verdict soft"
+    text, colour = told(trace=read | {"artifact": False})
+    assert "1 more without a verdict (a&b.csv is not the paper's trace)" in text and colour == "verdict soft"
+    assert told(limit=150, ok=False)[1] == "verdict bad"
 
 
 # ---------------------------------------------------------------------- sweep

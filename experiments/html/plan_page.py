@@ -39,4 +39,5 @@ def _picture(made: JsonObject) -> Markup | None:
     if not made["budget"]:
         return None
     told = ", ".join(f"{name} {gib:,.2f} GiB" for name, gib in parts(made))
-    return drawn_picture(lambda path: plot_budget(made, path), f"The memory of one GPU, {usable_gib(made):,.2f} GiB of it usable: {told}")
+    return drawn_picture(lambda path: plot_budget(made, path),
+                         f"The memory of one GPU, {usable_gib(made):,.2f} GiB of it usable: {told}")
