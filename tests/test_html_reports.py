@@ -152,7 +152,27 @@ def test_prefix_shows_the_numbers_of_its_json(capsys, tmp_path, shared):
     assert [row[1:3] for row in sizes[1:]] == [[f"{r['query_blocks']:,}", f"{r['hit_blocks']:,}"] for r in found["block_sizes"]]
     assert f"{100 * found['endless']['hit_rate_tokens']:.1f} % of tokens with a cache that never forgets" in page.text
     assert all(text in page.text for text in found["legend"].values())
+    checks = [check for run in (*runs, *found["tiers"]["rows"][1:]) for check in run["crosscheck"]]
+    assert [row[:3] for row in page.tables["Cross-checks"][1:]] == [
+        [c["scenario"], c["name"], f"{c['simulated']:,}"] for c in checks]
+    assert {c["scenario"] for c in checks} >= {f"{r['allocator']}, {r['blocks']:,} blocks" for r in runs} and len(checks) > 20
+    assert f"all {len(checks)} cross-checks ok" in page.text
     assert all(note in page.text for note in found["notes"])
+
+
+def test_a_failed_cross_check_of_the_serving_view_is_an_error(capsys, tmp_path, shared, monkeypatch):
+    monkeypatch.setattr("experiments.crosscheck.probe_paged", lambda name, config: Check("probe", name, 3, 4, True))
+    words = ("prefix", shared, "--num-gpu-blocks-override", 60, "--pool-blocks", 59, "--policy", "lru", "-q",
+             "--html", "page.html")
+    said = run(capsys, *words)
+    assert said.status == 1 and re.search(r"2 of \d+ cross-checks FAILED\n$", said.out)
+    assert said.err.splitlines() == [f"pagedsim prefix: cross-check failed: {name}, 59 blocks: probe: 3 against 4"
+                                     for name in ("paged", "paged-prefix")]
+    page = Page((tmp_path / "page.html").read_text())
+    assert page.tables["Cross-checks"][-1] == ["paged-prefix, 59 blocks", "probe", "3", "=", "4", "FAILED"]
+    assert {"class": "verdict bad"} in page.of("p")
+    said = run(capsys, *words, "--no-serving")
+    assert said.status == 0 and "cross-check" not in said.out and "Cross-checks" not in (tmp_path / "page.html").read_text()
 
 
 # ---------------------------------------------------------------------- plan
