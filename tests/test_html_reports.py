@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -325,7 +327,10 @@ def test_a_sweep_shows_the_numbers_of_its_json(capsys, tmp_path):
     assert len(said_besides) > 2 and [text for _, text in outline][len(indented):] == said_besides
     assert "shuffle on runs 2 settings x 2 seeds = 4 points" in page.text and "of the search" in page.text
     points = len(found["points"])
-    assert f"all cross-checks of {points} points ok" in page.text
+    told = re.search(r"([\d,]+) cross-checks of (\d+) points: all ok$", (tmp_path / "out" / "answers.txt").read_text().strip())
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / "results.sqlite")) as store:
+        results = [json.loads(text) for (text,) in store.execute("SELECT result FROM points")]
+    assert told.groups() == (f"{sum(len(one['crosscheck']) for one in results):,}", str(points)) and told[0] in page.text
     assert "# <script>alert(3)</script> & notes trace = " in page.text
     stands_alone(page)
     drawn_files = [path.read_bytes() for name in ("concurrency", "ttft", "throughput")
@@ -343,7 +348,10 @@ def test_a_sweep_says_what_it_could_not_run_and_which_checks_failed(capsys, tmp_
     text = SCENARIO.split("[search]")[0].replace("[2, 8]", "[8]\nnum-gpu-blocks-override = [40, 4]").replace(
         "num-gpu-blocks-override = 40\n", "", 1)
     page, _, _ = swept(capsys, tmp_path, text, "--no-figures", status=1)
-    assert "2 of 2 points FAILED a cross-check; 2 points of the grid without a result" in page.text
+    failed = [f"max-num-seqs 8, num-gpu-blocks-override 40, paged-prefix, seed {seed}: probe: 3 against 4" for seed in (0, 1)]
+    said = (tmp_path / "out" / "answers.txt").read_text().splitlines()[-2:]
+    assert [line.strip() for line in said] == failed == [text for _, text in page.outline[:2]]
+    assert re.search(r"\d+ cross-checks of 2 points: 2 FAILED; 2 points of the grid without a result", page.text)
     assert {"class": "verdict bad"} in page.of("p") and page.of("img") == []
     assert page.tables["All settings"][2][:2] == ["4", "not run"]
     assert "could not be run: the pool of 4 blocks" in page.text
