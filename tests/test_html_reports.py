@@ -189,6 +189,9 @@ def test_plan_shows_the_numbers_of_its_json(capsys, tmp_path):
     assert [row[3] for row in page.tables["What each knob buys"][1:]] == [f"{knob['kv_tokens']:,}" for knob in found["knobs"]]
     assert all(line in page.text for line in (*found["log_lines"], *found["notes"], *found["warnings"]))
     assert "It fits." in page.text and {"class": "verdict good"} in page.of("p")
+    checks = [[check["name"], f"{check['simulated']:,}"] for check in found["crosscheck"]]
+    assert [row[1:3] for row in page.tables["Cross-checks"][1:]] == checks
+    assert "all 4 cross-checks ok" in page.text
     stands_alone(page)
     pages(capsys, tmp_path, "plan", "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 8192)
     assert (tmp_path / "page.html").read_bytes() == before
@@ -198,7 +201,7 @@ def test_a_plan_that_does_not_fit_and_one_without_a_budget(capsys, tmp_path):
     page, found = pages(capsys, tmp_path, "plan", "--gpu", "L4", "--", "vllm", "serve", "meta-llama/Llama-3.3-70B-Instruct")
     assert "It does not fit." in page.text and f"no: {found['refusal']}" in page.text and {"class": "verdict bad"} in page.of("p")
     page, _ = pages(capsys, tmp_path, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000)
-    assert page.of("img") == [] and list(page.tables) == ["Requests at once"] and page.of("title") != []
+    assert page.of("img") == [] and list(page.tables) == ["Requests at once", "Cross-checks"] and page.of("title") != []
     said = run(capsys, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000, "--html", "-")
     assert (said.status, said.err) == (2, "pagedsim plan: error: --html -: only --json goes to standard output\n")
 

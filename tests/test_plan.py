@@ -299,6 +299,32 @@ def test_the_parts_of_the_picture_add_up_to_the_card(capsys):
     assert sum(gib for _, gib in parts(made)) == pytest.approx(made["gpu"]["memory_gib"])
 
 
+@pytest.mark.parametrize("more", [
+    (), ("--max-model-len", "8001"), ("--max-model-len", "8001", "--vllm-version", "0.8.5"),
+    ("--vllm-version", "0.13.0", "-pp", "2"),
+    ("--max-model-len", "784"), ("--model", "DeepSeek-R1", "-tp", "16"), ("--block-size", "48"),
+    ("--model", "gemma-3-27b", "-tp", "2"),
+    ("--num-gpu-blocks-override", "300")])
+def test_a_plan_keeps_its_identities(capsys, more):
+    made = planned(capsys, *LLAMA, *more)
+    checks = made["crosscheck"]
+    assert [check for check in checks if not check["ok"]] == [] and len(checks) == (2 if "gemma-3-27b" in more else 4)
+    size, blocks = made["kv_bytes_per_block"], made["num_blocks"]
+    assert (checks[0]["simulated"], checks[1]["analytic"]) == (blocks * size, (blocks + 1) * size - 1)
+    assert checks[0]["analytic"] == checks[1]["simulated"] == made["available_kv_gib"] * GIB
+    if len(checks) > 2:
+        assert checks[2]["simulated"] == made["kv_tokens"]
+        assert f"{checks[3]['simulated'] / 100:.2f}x" == made["log_lines"][1].split()[-1]
+
+
+def test_identities_of_one_plan_by_hand(capsys):
+    checks = planned(capsys, *LLAMA)["crosscheck"]
+    assert [check["name"] for check in checks[2:]] == ["tokens = blocks x block size",
+                                                       "concurrency as printed, hundredths = tokens / max_model_len"]
+    assert [check["analytic"] for check in checks[2:]] == [27125 * 16, 5298]       # 27,125 blocks; 434,000 / 8,192 = 52.98
+    assert planned(capsys, "--num-gpu-blocks-override", "300", "--max-model-len", "1000")["crosscheck"][0]["analytic"] == 4761
+
+
 def test_the_picture_of_what_does_not_fit_shows_by_how_much(capsys, tmp_path):
     from matplotlib.figure import Figure
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from experiments.check_report import check_table, verdict
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
 from experiments.plan_figure import parts, plot_budget, usable_gib
@@ -28,10 +29,12 @@ def plan_page(made: JsonObject, words: Sequence[str]) -> str:
     """
     on = "" if made["gpu"] is None else f" on {made['gpu']['count']} x {made['gpu']['name']}"
     name = "a given pool" if made["model"] is None else made["model"]["name"]
+    checks = made["crosscheck"]
     return render("plan.html", title=f"Memory plan: {name}{on}", header=grouped(header(made)), fits=made["refusal"] is None,
                   picture=_picture(made), tables=list(tables(made)), besides=grouped(thumb_and_cost(made)),
                   warnings=[("warning", line) for line in made["warnings"]], notes=[("note", line) for line in made["notes"]],
-                  provenance=provenance(["plan", *words]))
+                  checks=check_table(checks, "of"), checked=bool(checks), verdict=verdict(checks),
+                  failed=not all(check["ok"] for check in checks), provenance=provenance(["plan", *words]))
 
 
 def _picture(made: JsonObject) -> Markup | None:
