@@ -87,7 +87,9 @@ def _larger(money: JsonObject) -> str:
     if more["points"] < 0.05:
         return "no gain worth naming: less than 0.1 points"
     gib = "" if more["more_gib"] is None else f" = {show(more['more_gib'])} GiB"
-    cards = "" if more["more_gpus"] is None else f", the memory of {more['more_gpus']:,} such GPU{'s' * (more['more_gpus'] > 1)}"
+    gpus = more["more_gpus"]
+    cards = "" if gpus is None else (
+        f", which fits into {gpus:,} more such {'GPU that holds' if gpus == 1 else 'GPUs that hold'} nothing else")
     return f"{more['points']:.1f} points more for {more['more_blocks']:,} more blocks{gib}{cards}"
 
 
