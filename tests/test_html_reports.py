@@ -466,3 +466,9 @@ def test_a_table_in_a_terminal():
     assert [(c.header, c.justify) for c in wide.columns] == [("name", "left"), ("contiguous-max-x", "right"), ("", "left")]
     assert narrow.columns[1].header == "contiguous\nmax-x"
     assert [str(cell) for cell in wide.columns[0].cells] == ["a", "", "Time", "  b"]
+
+
+def test_a_part_of_the_built_in_workload_is_called_one(capsys, tmp_path):
+    page, found = pages(capsys, tmp_path, "compare", "--limit", 30, "--allocator", "paged")
+    assert "Where the KV cache goes: built-in chat workload (30 of 1,000 requests, " in page.text
+    assert found["trace"]["source"].startswith("built-in chat workload (30 of 1,000 requests, ShareGPT lengths")
