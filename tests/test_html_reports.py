@@ -426,7 +426,7 @@ def test_file_names_that_are_no_text(capsys, tmp_path, command):
     mooncake(tmp_path, [(200 * i, 48, 5, [1, 2, 3]) for i in range(10)], name)
     page, _ = pages(capsys, tmp_path, command, name, "--num-gpu-blocks-override", 60)
     assert "trace 'bad\\udcff\\nname.jsonl'" in page.text
-    assert f"pagedsim {command} --html page.html --json out.json -q 'bad\\udcff name.jsonl' --num" in page.text
+    assert f"pagedsim {command} --html page.html --json out.json -q $'bad\\xff\\x0aname.jsonl' --num" in page.text
 
 
 def test_notes_that_hold_html_are_text(capsys, tmp_path):
