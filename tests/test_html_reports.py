@@ -114,6 +114,7 @@ def test_replicas_and_a_warm_up_have_their_tables(capsys, tmp_path, traffic):
     page, found = pages(capsys, tmp_path, "compare", traffic, *POOL, "--data-parallel-size", 2, "--warm-up", "20%", "--allocator",
                         "paged", "--allocator", "contiguous-max")
     assert page.tables["allocator"][0][3] == "running,\nmean"
+    assert page.text.index("All numbers") < page.text.index("Replicas allocator replica") < page.text.index("Cross-checks:")
     assert [row[:2] for row in page.tables["allocator"][1:]] == [["paged", "0"], ["", "1"], ["contiguous-max", "0"], ["", "1"]]
     measured = page.tables["behind a warm-up of 20%"]
     assert measured[0] == ["behind a warm-up of 20%", "paged", "contiguous-max"]
