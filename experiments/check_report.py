@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 
 from experiments.replicas import together
+from experiments.shown import TextTable
 
 JsonObject = dict[str, Any]
 TITLE = "Cross-checks"
@@ -35,6 +37,14 @@ def check_lines(checks: list[JsonObject]) -> list[CheckLine]:
             for c in together(checks)]
 
 
+def check_table(checks: list[JsonObject], first: str = "allocator") -> TextTable:
+    """All of them for a page; ``first`` says what the scenarios are."""
+    made = TextTable((first, "check", "simulated", "", "analytic", ""), frozenset({0, 1}))
+    for *cells, ok in check_lines(checks):
+        made.add_row(*cells, "ok" if ok else "FAILED")
+    return made
+
+
 def meaning(checks: list[JsonObject]) -> str:
     """What stands to the left and to the right."""
     added = "; those of each replica added up" if len(together(checks)) < len(checks) else ""
@@ -49,6 +59,16 @@ def verdict(checks: list[JsonObject]) -> str:
     """
     failed = sum(not c["ok"] for c in checks)
     return f"{failed} of {len(checks)} cross-checks FAILED" if failed else f"all {len(checks)} cross-checks ok"
+
+
+def report_failures(command: str, checks: list[JsonObject]) -> int:
+    """Name each that failed, on standard error; returns the exit status, 1 where one did."""
+    failed = [check for check in checks if not check["ok"]]
+    for c in failed:
+        of = f"replica {c['replica']}: " if "replica" in c else ""
+        print(f"pagedsim {command}: cross-check failed: {c['scenario']}: {of}{c['name']}: {c['simulated']} against "
+              f"{c['analytic']}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def print_checks(checks: list[JsonObject], console: Console) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from experiments import options as opt
 from experiments.animation import Film, check_animation, wanted
 from experiments.cache_options import add_cache, cache_json, cache_notes
+from experiments.check_report import report_failures
 from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
 from experiments.compare_pictures import Drawn, draw
 from experiments.figures import check_format
@@ -71,15 +72,7 @@ def main(argv: list[str]) -> int:
     deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
-    failed = [c for c in document["crosscheck"] if not c["ok"]]
-    for c in failed:
-        print(f"pagedsim compare: cross-check failed: {c['scenario']}: {_of(c)}{c['name']}: "
-              f"{c['simulated']} against {c['analytic']}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _of(check: dict[str, Any]) -> str:
-    return f"replica {check['replica']}: " if "replica" in check else ""
+    return report_failures("compare", document["crosscheck"])
 
 
 def parser() -> argparse.ArgumentParser:

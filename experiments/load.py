@@ -19,7 +19,7 @@ from workloads.request import InputError, Trace
 from workloads.synth import with_arrivals, with_output, with_prefix
 from workloads.synthetic import chat_workload
 
-DEFAULT_RATE = 2.0
+CHAT_REQUESTS, DEFAULT_RATE = 1000, 2.0
 
 
 def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | None = None) -> Trace:
@@ -55,7 +55,7 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
 def _read_or_make(options: argparse.Namespace, lengths: np.random.Generator) -> Trace:
     if options.trace is None:
         unused(options)
-        return replace(_at_rate(options, chat_workload, rng=lengths), source=_chat_source(options))
+        return replace(_at_rate(options, chat_workload, rng=lengths, requests=CHAT_REQUESTS), source=_chat_source(options))
     rows, asked = read(options)
     return rows.to_trace(asked)
 
@@ -105,8 +105,9 @@ def _at_rate(options: argparse.Namespace, make: Callable[..., Trace], **argument
 
 def _chat_source(options: argparse.Namespace) -> str:
     times = "all at once" if options.saturate else f"{options.rate or DEFAULT_RATE:g} requests/s"
-    return (f"built-in chat workload (1,000 requests, ShareGPT lengths, a shared 256-token system prompt, {times}, "
-            f"seed {options.seed})")
+    part = f"{options.limit:,} of " if options.limit is not None and options.limit < CHAT_REQUESTS else ""
+    return (f"built-in chat workload ({part}{CHAT_REQUESTS:,} requests, ShareGPT lengths, a shared 256-token system prompt, "
+            f"{times}, seed {options.seed})")
 
 
 def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, notes: list[str]) -> Trace:

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.figures import GREY, INK, heading
 from experiments.paper.drawing import canvas, missing
-from experiments.sweep_figures import HEAD_COLUMNS, MOST_SERIES, Labels, head_left, style
+from experiments.sweep_figures import HEAD_COLUMNS, MOST_SERIES, Labels, clip_at_0, head_left, style
 
 Row = Mapping[str, Any]
 Box = tuple[float, ...]                                # left, bottom, right, top in pixels
@@ -114,6 +114,7 @@ def _panel(axes: Any, rows: list[Row], labels: Labels, names: list[str], larger_
     _frontier(axes, [rows[i] for i in front])
     _points(axes, rows, names)
     axes.margins(0.12, 0.14)
+    clip_at_0(axes, [row["x"] for row in rows], [row["mean"] for row in rows])
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.grid(color="#ECECEC", linewidth=0.6)

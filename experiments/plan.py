@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from experiments import options as opt
+from experiments.check_report import report_failures
 from experiments.deployment import deployment, model_and_gpu
 from experiments.figures import check_format
 from experiments.html.page import write_page
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
     if options.html is not None:
         write_page(options.html, plan_page(made, argv))
     deliver(made, options.json, options.quiet, lambda: print_plan(made, options.quiet), [*made["warnings"], *made["notes"]])
-    return 0
+    return report_failures("plan", made["crosscheck"])
 
 
 def parser() -> argparse.ArgumentParser:

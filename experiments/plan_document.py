@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from experiments.plan_checks import plan_checks
 from experiments.version import VERSION
 from sim.models.mixers import Attention
 from sim.models.model_config import UNKNOWN_TYPE
@@ -45,6 +46,7 @@ def document(made: Plan, notes: list[str], named: bool = True) -> JsonObject:
         "knobs": [asdict(knob) for knob in inverse.knobs(made)] if named else [],
         "rules_of_thumb": _rules(made) if named else None,
         "warnings": _warnings(made) if named else [], "notes": notes, "cost": None,
+        "crosscheck": plan_checks(made, named),
     }
 
 

@@ -1,4 +1,4 @@
-"""A picture of one GPU's memory: weights, activations, overhead, KV cache, and what utilisation leaves out."""
+"""A picture of one GPU's memory: weights, activations, overhead, KV cache, what utilisation leaves out, and its limit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from experiments.figures import INK, SETTINGS, UNDATED
 from experiments.output import replacing
 from workloads.request import InputError
 
+OVER = "over the limit"
 COLOURS = {"weights": ("#0072B2", ""), "activation peak": ("#E69F00", "\\\\\\"), "non-torch": ("#CC79A7", "++"),
            "CUDA graphs": ("#D55E00", "xx"), "KV cache": ("#009E73", ".."), "not used": ("#EDEDED", "")}
+RED = "#B3261E"
 
 
 def plot_budget(made: dict[str, Any], path: str) -> None:
@@ -28,31 +30,47 @@ def plot_budget(made: dict[str, Any], path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = parts(made)
     with matplotlib.rc_context(SETTINGS):
         figure, axes = pyplot.subplots(figsize=(9, 3.0), layout="constrained")
-        start = 0.0
-        for name, gib in rows:
-            colour, hatch = COLOURS[name]
-            axes.barh([0], [gib], left=[start], color=colour, hatch=hatch, edgecolor="white", label=f"{name}, {gib:.2f} GiB")
-            start += gib
-        gpu = made["gpu"]
-        axes.axvline(gpu["memory_gib"], color=INK, linestyle="--", linewidth=1)
-        axes.set(yticks=[], xlabel="GiB of one GPU", ylim=(-0.6, 0.9))
-        title = (f"{made['model']['name']} on {gpu['count']} x {gpu['name']}: {made['max_concurrency']:.2f} requests of "
-                 f"{made['max_model_len']:,} tokens at once")
-        axes.set_title(title, fontsize=9, loc="left")
-        axes.legend(loc="upper left", ncols=3, frameon=False, fontsize=8)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+        draw_budget(axes, made)
         with replacing(path) as name:
             figure.savefig(name, dpi=150, metadata=UNDATED[Path(path).suffix.lower()])
         pyplot.close(figure)
 
 
+def draw_budget(axes: Any, made: dict[str, Any]) -> None:
+    """One bar, part behind part, what goes over the limit hatched on its lower half; the limit and the whole memory as lines."""
+    usable, gpu = usable_gib(made), made["gpu"]
+    start = 0.0
+    for name, gib in parts(made):
+        told = f"{name}, {gib:.2f} GiB"
+        if name == OVER:
+            axes.barh([-0.2], [gib], 0.4, [usable], color="white", hatch="////", edgecolor=RED, label=told)
+        else:
+            colour, hatch = COLOURS[name]
+            axes.barh([0], [gib], left=[start], color=colour, hatch=hatch, edgecolor="white", label=told)
+            start += gib
+    for name, gib, line in (("usable", usable, ":"), ("memory", gpu["memory_gib"], "--")):
+        axes.axvline(gib, ymax=0.68, color=INK, linestyle=line, linewidth=1.2, label=f"{name}, {gib:.2f} GiB")
+    axes.set(yticks=[], xlabel="GiB of one GPU", ylim=(-0.6, 0.9))
+    found = "does not fit" if made["refusal"] is not None else \
+        f"{made['max_concurrency']:.2f} requests of {made['max_model_len']:,} tokens at once"
+    axes.set_title(f"{made['model']['name']} on {gpu['count']} x {gpu['name']}: {found}", fontsize=9, loc="left")
+    axes.legend(loc="upper left", ncols=4, frameon=False, fontsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def usable_gib(made: dict[str, Any]) -> float:
+    """What utilisation lets a server take of the card, in GiB."""
+    return next(float(term["gib"]) for term in made["budget"] if term["name"] == "usable")
+
+
 def parts(made: dict[str, Any]) -> list[tuple[str, float]]:
-    """The parts of the card in GiB, in order; they add up to its memory unless it is overfull."""
+    """The parts of the card in GiB, in order: they add up to its memory, or go over its limit."""
     terms = {term["name"]: term["gib"] for term in made["budget"]}
     kept = {name: gib for name, gib in terms.items() if name in COLOURS and gib > 0}
-    available = max(made["available_kv_gib"], 0.0)
+    available = made["available_kv_gib"]
+    if available < 0:
+        return [*kept.items(), (OVER, -available)]
     unused = made["gpu"]["memory_gib"] - sum(kept.values()) - available
     return [*kept.items(), ("KV cache", available), *([("not used", unused)] if unused > 0 else [])]

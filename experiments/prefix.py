@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from experiments import options as opt
 from experiments.cache_options import add_cache
+from experiments.check_report import report_failures
 from experiments.figures import check_format
 from experiments.html.page import write_page
 from experiments.html.prefix_page import prefix_page
@@ -20,6 +21,7 @@ from experiments.output import check_outputs, deliver
 from experiments.prefix_analysis import analyse
 from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import print_prefix
+from experiments.prefix_serving import run_checks
 from experiments.progress import bars
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_trace
@@ -60,7 +62,7 @@ def main(argv: list[str]) -> int:
     deliver(document, options.json, options.quiet, lambda: print_prefix(document, options.quiet), document["notes"])
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
-    return 0
+    return report_failures("prefix", run_checks(document))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from experiments.check_report import verdict
+from experiments.prefix_serving import run_checks
 from experiments.prefix_serving_report import serving_tables
 from experiments.prefix_text import LEGEND, percent, show, show_room
 from experiments.prefix_tiers import tier_tables
@@ -37,6 +39,9 @@ def print_prefix(document: JsonObject, quiet: bool = False) -> None:
     if not quiet and document["notes"]:
         console.print()
         _lines(console, (("note", note) for note in document["notes"]), "yellow")
+    if checks := run_checks(document):
+        console.print()
+        console.print(Text(verdict(checks), "green" if all(check["ok"] for check in checks) else "bold red"))
 
 
 def _lines(console: Console, lines: Iterable[Line], style: str = "bold", width: int = 10) -> None:
@@ -82,7 +87,9 @@ def _larger(money: JsonObject) -> str:
     if more["points"] < 0.05:
         return "no gain worth naming: less than 0.1 points"
     gib = "" if more["more_gib"] is None else f" = {show(more['more_gib'])} GiB"
-    cards = "" if more["more_gpus"] is None else f", the memory of {more['more_gpus']:,} such GPU{'s' * (more['more_gpus'] > 1)}"
+    gpus = more["more_gpus"]
+    cards = "" if gpus is None else (
+        f", which fits into {gpus:,} more such {'GPU that holds' if gpus == 1 else 'GPUs that hold'} nothing else")
     return f"{more['points']:.1f} points more for {more['more_blocks']:,} more blocks{gib}{cards}"
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from experiments.serving import serve
 from experiments.setup import MOST_BLOCKS, Setup
 from sim import kv_formula, result
-from sim.engine import Engine
 from sim.memory.paged import PagedAllocator
 from sim.memory.prefix_stats import PrefixStats
 from sim.request_log import NEVER
@@ -73,15 +73,24 @@ def _starts(setup: Setup, blocks: int) -> bool:
 
 
 def _served(setup: Setup, allocator: str, blocks: int, gib_per_block: float | None, watch: Watch) -> JsonObject:
-    found = facts_of(setup, allocator, blocks, watch, f"{allocator} {blocks:,}")[1]
+    found = facts_of(setup, allocator, blocks, watch, f"{allocator}, {blocks:,} blocks")[1]
     return {"allocator": allocator, "blocks": blocks, "gib": None if gib_per_block is None else blocks * gib_per_block, **found}
 
 
 def facts_of(setup: Setup, allocator: str, blocks: int, watch: Watch, label: str) -> tuple[Run, JsonObject]:
-    """Serve the trace with a pool of ``blocks`` blocks."""
+    """Serve the trace with a pool of ``blocks`` blocks; cross-checks of the run are in the facts, under its ``label``."""
     follow = _Follow(watch(label, len(setup.trace)))
-    run = Engine(setup.trace, replace(setup.sim, num_blocks=blocks + 1), allocator, None, [follow], setup.warm).run()
-    return run, facts(run, follow.lost)
+    served = serve(replace(setup, sim=replace(setup.sim, num_blocks=blocks + 1)), allocator, observers=[follow])
+    return served.run, {**facts(served.run, follow.lost), "crosscheck": [one | {"scenario": label} for one in served.checks()]}
+
+
+def run_checks(document: JsonObject) -> list[JsonObject]:
+    """Cross-checks of all runs of the engine in what ``--json`` writes: both views of today's pool, larger pools, tiers."""
+    served, tiers = document["serving"], document["tiers"]
+    if served is None:
+        return []
+    runs = [served["without"], *served["pools"], *([] if tiers is None else tiers["rows"][1:])]
+    return [check for run in runs for check in run["crosscheck"]]
 
 
 def facts(run: Run, lost: int) -> JsonObject:

@@ -51,12 +51,12 @@ def tiers(setup: Setup, options: argparse.Namespace, served: JsonObject | None, 
 def _tier(setup: Setup, options: argparse.Namespace, per_token: int, gib: float, watch: Watch) -> JsonObject:
     memory = host_tier(options, per_token, gib)
     sized = replace(setup, sim=replace(setup.sim, host_memory=memory))
-    run, found = facts_of(sized, "paged-prefix", setup.sim.num_blocks - 1, watch, f"tier {gib:,.0f} GiB")
+    run, found = facts_of(sized, "paged-prefix", setup.sim.num_blocks - 1, watch, f"paged-prefix, tier of {gib:,.2f} GiB")
     return _row(gib, memory.blocks, found, tier_counts(run))
 
 
 def _row(gib: float, blocks: int, found: JsonObject, counts: JsonObject | None) -> JsonObject:
-    kept = ("first_admissions", "resumes", "latency_s", "concurrency", "makespan_s")
+    kept = ("first_admissions", "resumes", "latency_s", "concurrency", "makespan_s", "crosscheck")
     return {"gib": gib, "blocks": blocks, **{name: found[name] for name in kept}, "counts": counts}
 
 

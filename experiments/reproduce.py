@@ -17,7 +17,7 @@ from experiments import options as opt
 from experiments.figures import check_format
 from experiments.html.reproduction_page import write_reproduction
 from experiments.output import check_writable, write_json
-from experiments.paper.in_words import further_tables, row_table, verdict
+from experiments.paper.in_words import further_tables, row_table, trace_sentence, verdict
 from experiments.paper.outcome import JsonObject, Outcome
 from experiments.paper.page import write_page
 from experiments.paper.setting import Lab
@@ -96,8 +96,9 @@ def _one(name: str, options: argparse.Namespace, folder: Path | None, console: C
         def begin(text: str, total: int) -> Any:
             task = progress.add_task(text, total=total)
             return lambda done: progress.advance(task, done)
-        outcome = experiment.run(Lab(options.trace, options.seed, options.limit, begin))
-    document = to_json(name, experiment, outcome, options)
+        lab = Lab(options.trace, options.seed, options.limit, begin)
+        outcome = experiment.run(lab)
+    document = {**to_json(name, experiment, outcome, options), "trace": lab.read()}
     print_outcome(document, console)
     picture = options.plot or (folder and str(folder / f"{name}.png"))
     if picture:
@@ -118,11 +119,11 @@ def load(name: str) -> Experiment:
 
 
 def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
-    """CONTRACT's object, with the title, tables and notes besides."""
+    """CONTRACT's object, with the limit, title, tables and notes besides."""
     return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok,
             "command": shlex.join(["pagedsim", *_words(name, options)]), "pagedsim": VERSION, "seed": options.seed,
-            "title": experiment.TITLE, "source": experiment.SOURCE, "tables": [table.json() for table in outcome.tables],
-            "notes": outcome.notes, "data": outcome.data}
+            "limit": None if name == "seeds" else options.limit, "title": experiment.TITLE, "source": experiment.SOURCE,
+            "tables": [table.json() for table in outcome.tables], "notes": outcome.notes, "data": outcome.data}
 
 
 def _words(name: str, options: argparse.Namespace) -> list[str]:
@@ -143,8 +144,10 @@ def print_outcome(document: JsonObject, console: Console) -> None:
         _print_table(table, RichTable(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0)), console)
     for note in document["notes"]:
         console.print(f"note: {note}", highlight=False, markup=False)
+    if (read := trace_sentence([document])) is not None:
+        console.print(read, highlight=False, markup=False)
     if (line := verdict([document])) is not None:
-        console.print(f"{line}\n", highlight=False)
+        console.print(f"{line}\n", highlight=False, markup=False)
 
 
 def _print_table(table: TextTable, made: RichTable, console: Console) -> None:

@@ -117,6 +117,7 @@ def plot_lines(rows: Sequence[Row], path: str, labels: Labels) -> list[str]:
             _line(axes, [(places[x], mine[x]) for x in places if x in mine], name, style(i),
                   len(shown) <= MOST_BANDS)
         _y_axis(axes, [row for row in rows if str(row["series"]) in shown])
+        clip_at_0(axes, places.values(), [row["mean"] for row in rows if row["mean"] is not None])
         _legend(axes, any(row["mean"] is None for row in rows), [labels.series, *notes])
     return notes
 
@@ -174,6 +175,14 @@ def _y_axis(axes: Any, rows: list[Row]) -> None:
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.grid(axis="y", color="#E3E3E3", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def clip_at_0(axes: Any, x: Iterable[float], y: Iterable[float]) -> None:
+    """No axis goes below 0 where no point does: neither the margin nor an interval, which may reach where no value can."""
+    if axes.get_xlim()[0] < 0 < min(x):
+        axes.set_xlim(left=0)
+    if axes.get_ylim()[0] < 0 <= min(y):
+        axes.set_ylim(bottom=0)
 
 
 def _legend(axes: Any, gaps: bool, title: list[str]) -> None:

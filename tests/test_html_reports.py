@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +114,7 @@ def test_replicas_and_a_warm_up_have_their_tables(capsys, tmp_path, traffic):
     page, found = pages(capsys, tmp_path, "compare", traffic, *POOL, "--data-parallel-size", 2, "--warm-up", "20%", "--allocator",
                         "paged", "--allocator", "contiguous-max")
     assert page.tables["allocator"][0][3] == "running,\nmean"
+    assert page.text.index("All numbers") < page.text.index("Replicas allocator replica") < page.text.index("Cross-checks:")
     assert [row[:2] for row in page.tables["allocator"][1:]] == [["paged", "0"], ["", "1"], ["contiguous-max", "0"], ["", "1"]]
     measured = page.tables["behind a warm-up of 20%"]
     assert measured[0] == ["behind a warm-up of 20%", "paged", "contiguous-max"]
@@ -152,7 +155,27 @@ def test_prefix_shows_the_numbers_of_its_json(capsys, tmp_path, shared):
     assert [row[1:3] for row in sizes[1:]] == [[f"{r['query_blocks']:,}", f"{r['hit_blocks']:,}"] for r in found["block_sizes"]]
     assert f"{100 * found['endless']['hit_rate_tokens']:.1f} % of tokens with a cache that never forgets" in page.text
     assert all(text in page.text for text in found["legend"].values())
+    checks = [check for run in (*runs, *found["tiers"]["rows"][1:]) for check in run["crosscheck"]]
+    assert [row[:3] for row in page.tables["Cross-checks"][1:]] == [
+        [c["scenario"], c["name"], f"{c['simulated']:,}"] for c in checks]
+    assert {c["scenario"] for c in checks} >= {f"{r['allocator']}, {r['blocks']:,} blocks" for r in runs} and len(checks) > 20
+    assert f"all {len(checks)} cross-checks ok" in page.text
     assert all(note in page.text for note in found["notes"])
+
+
+def test_a_failed_cross_check_of_the_serving_view_is_an_error(capsys, tmp_path, shared, monkeypatch):
+    monkeypatch.setattr("experiments.crosscheck.probe_paged", lambda name, config: Check("probe", name, 3, 4, True))
+    words = ("prefix", shared, "--num-gpu-blocks-override", 60, "--pool-blocks", 59, "--policy", "lru", "-q",
+             "--html", "page.html")
+    said = run(capsys, *words)
+    assert said.status == 1 and re.search(r"2 of \d+ cross-checks FAILED\n$", said.out)
+    assert said.err.splitlines() == [f"pagedsim prefix: cross-check failed: {name}, 59 blocks: probe: 3 against 4"
+                                     for name in ("paged", "paged-prefix")]
+    page = Page((tmp_path / "page.html").read_text())
+    assert page.tables["Cross-checks"][-1] == ["paged-prefix, 59 blocks", "probe", "3", "=", "4", "FAILED"]
+    assert {"class": "verdict bad"} in page.of("p")
+    said = run(capsys, *words, "--no-serving")
+    assert said.status == 0 and "cross-check" not in said.out and "Cross-checks" not in (tmp_path / "page.html").read_text()
 
 
 # ---------------------------------------------------------------------- plan
@@ -167,6 +190,9 @@ def test_plan_shows_the_numbers_of_its_json(capsys, tmp_path):
     assert [row[3] for row in page.tables["What each knob buys"][1:]] == [f"{knob['kv_tokens']:,}" for knob in found["knobs"]]
     assert all(line in page.text for line in (*found["log_lines"], *found["notes"], *found["warnings"]))
     assert "It fits." in page.text and {"class": "verdict good"} in page.of("p")
+    checks = [[check["name"], f"{check['simulated']:,}"] for check in found["crosscheck"]]
+    assert [row[1:3] for row in page.tables["Cross-checks"][1:]] == checks
+    assert "all 4 cross-checks ok" in page.text
     stands_alone(page)
     pages(capsys, tmp_path, "plan", "--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", 8192)
     assert (tmp_path / "page.html").read_bytes() == before
@@ -176,7 +202,7 @@ def test_a_plan_that_does_not_fit_and_one_without_a_budget(capsys, tmp_path):
     page, found = pages(capsys, tmp_path, "plan", "--gpu", "L4", "--", "vllm", "serve", "meta-llama/Llama-3.3-70B-Instruct")
     assert "It does not fit." in page.text and f"no: {found['refusal']}" in page.text and {"class": "verdict bad"} in page.of("p")
     page, _ = pages(capsys, tmp_path, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000)
-    assert page.of("img") == [] and list(page.tables) == ["Requests at once"] and page.of("title") != []
+    assert page.of("img") == [] and list(page.tables) == ["Requests at once", "Cross-checks"] and page.of("title") != []
     said = run(capsys, "plan", "--num-gpu-blocks-override", 300, "--max-model-len", 1000, "--html", "-")
     assert (said.status, said.err) == (2, "pagedsim plan: error: --html -: only --json goes to standard output\n")
 
@@ -196,7 +222,10 @@ def reproduced(capsys, tmp_path, monkeypatch):
 def test_reproduce_all_shows_every_number_and_figure(reproduced, tmp_path):
     page, documents = reproduced
     judged = [row["ok"] for document in documents for row in document["rows"] if row["ok"] is not None]
-    assert f"{sum(judged)} of {len(judged)} numbers inside their tolerance" in page.text
+    more = sum(len(document["rows"]) for document in documents) - len(judged)
+    assert (f"{sum(judged)} of {len(judged)} numbers with a verdict inside their tolerance; {more} more without a verdict "
+            "(--limit 30: a part is not judged)") in page.text
+    assert page.of("span")[0] == {"class": "verdict soft"}             # not green
     for document in documents:
         rows = page.tables[f"{document['title']}, published and ours"]
         assert rows[0] == ["", "published", "ours", "difference", "tolerance", "", ""]
@@ -222,7 +251,8 @@ def test_numbers_of_the_articles(reproduced):
 
 def test_a_number_outside_is_shown(tmp_path):
     document = {"name": "one", "title": "A <b>title</b>", "source": "A source", "command": "pagedsim reproduce one", "ok": False,
-                "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5, note="<s>n</s>").json()], "notes": ["1 < 2"],
+                "limit": None, "trace": None, "rows": [Row("r", 1.0, 2.0, "GiB", tolerance=0.5, note="<s>n</s>").json()],
+                "notes": ["1 < 2"],
                 "tables": [{"title": "<u>t</u>", "columns": ["<u>c</u>", "y"], "rows": [["<s>x</s>", "<s>y</s>"]]}]}
     (tmp_path / "one.png").write_bytes(b"x")
     page = Page(write_reproduction(tmp_path, [document], ["reproduce", "all"]).read_text())
@@ -233,6 +263,25 @@ def test_a_number_outside_is_shown(tmp_path):
     unjudged = document | {"rows": [Row("r", 1.0, 2.0).json()], "ok": True}
     page = Page(write_reproduction(tmp_path, [unjudged], ["reproduce", "all"]).read_text())
     assert page.text.count("without a verdict") == 3 and [a["class"] for a in page.of("span")[1:]] == ["verdict soft"] * 2
+
+
+def test_the_trace_and_what_of_it_gets_no_verdict_are_told(tmp_path):
+    read = {"source": "a&b.csv", "requests": 79_731, "sha256": "ab12", "artifact": True}
+    document = {"name": "one", "title": "T", "source": "S", "command": "c", "ok": True, "limit": None, "trace": read, "notes": [],
+                "rows": [Row("r", 1.0, 1.0, tolerance=0.5).json(), Row("q", 1.0, 2.0).json()], "tables": []}
+    (tmp_path / "one.png").write_bytes(b"x")
+
+    def told(**changes):
+        page = Page(write_reproduction(tmp_path, [document | changes], ["reproduce", "all"]).read_text())
+        return page.text, page.of("span")[0]["class"]
+    text, colour = told()
+    assert "1 of 1 numbers with a verdict inside their tolerance; 1 more without a verdict ." in text and colour == "verdict good"
+    assert "Trace: a&b.csv, 79,731 requests of at most 2,048 tokens, SHA-256 ab12." in text
+    text, colour = told(limit=150)
+    assert "1 more without a verdict (--limit 150: a part is not judged)" in text and colour == "verdict soft"
+    text, colour = told(trace=read | {"artifact": False})
+    assert "1 more without a verdict (a&b.csv is not the paper's trace)" in text and colour == "verdict soft"
+    assert told(limit=150, ok=False)[1] == "verdict bad"
 
 
 # ---------------------------------------------------------------------- sweep
@@ -282,7 +331,10 @@ def test_a_sweep_shows_the_numbers_of_its_json(capsys, tmp_path):
     assert len(said_besides) > 2 and [text for _, text in outline][len(indented):] == said_besides
     assert "shuffle on runs 2 settings x 2 seeds = 4 points" in page.text and "of the search" in page.text
     points = len(found["points"])
-    assert f"all cross-checks of {points} points ok" in page.text
+    told = re.search(r"([\d,]+) cross-checks of (\d+) points: all ok$", (tmp_path / "out" / "answers.txt").read_text().strip())
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / "results.sqlite")) as store:
+        results = [json.loads(text) for (text,) in store.execute("SELECT result FROM points")]
+    assert told.groups() == (f"{sum(len(one['crosscheck']) for one in results):,}", str(points)) and told[0] in page.text
     assert "# <script>alert(3)</script> & notes trace = " in page.text
     stands_alone(page)
     drawn_files = [path.read_bytes() for name in ("concurrency", "ttft", "throughput")
@@ -300,7 +352,10 @@ def test_a_sweep_says_what_it_could_not_run_and_which_checks_failed(capsys, tmp_
     text = SCENARIO.split("[search]")[0].replace("[2, 8]", "[8]\nnum-gpu-blocks-override = [40, 4]").replace(
         "num-gpu-blocks-override = 40\n", "", 1)
     page, _, _ = swept(capsys, tmp_path, text, "--no-figures", status=1)
-    assert "2 of 2 points FAILED a cross-check; 2 points of the grid without a result" in page.text
+    failed = [f"max-num-seqs 8, num-gpu-blocks-override 40, paged-prefix, seed {seed}: probe: 3 against 4" for seed in (0, 1)]
+    said = (tmp_path / "out" / "answers.txt").read_text().splitlines()[-2:]
+    assert [line.strip() for line in said] == failed == [text for _, text in page.outline[:2]]
+    assert re.search(r"\d+ cross-checks of 2 points: 2 FAILED; 2 points of the grid without a result", page.text)
     assert {"class": "verdict bad"} in page.of("p") and page.of("img") == []
     assert page.tables["All settings"][2][:2] == ["4", "not run"]
     assert "could not be run: the pool of 4 blocks" in page.text
@@ -372,7 +427,7 @@ def test_file_names_that_are_no_text(capsys, tmp_path, command):
     mooncake(tmp_path, [(200 * i, 48, 5, [1, 2, 3]) for i in range(10)], name)
     page, _ = pages(capsys, tmp_path, command, name, "--num-gpu-blocks-override", 60)
     assert "trace 'bad\\udcff\\nname.jsonl'" in page.text
-    assert f"pagedsim {command} --html page.html --json out.json -q 'bad\\udcff name.jsonl' --num" in page.text
+    assert f"pagedsim {command} --html page.html --json out.json -q $'bad\\xff\\x0aname.jsonl' --num" in page.text
 
 
 def test_notes_that_hold_html_are_text(capsys, tmp_path):
@@ -412,3 +467,9 @@ def test_a_table_in_a_terminal():
     assert [(c.header, c.justify) for c in wide.columns] == [("name", "left"), ("contiguous-max-x", "right"), ("", "left")]
     assert narrow.columns[1].header == "contiguous\nmax-x"
     assert [str(cell) for cell in wide.columns[0].cells] == ["a", "", "Time", "  b"]
+
+
+def test_a_part_of_the_built_in_workload_is_called_one(capsys, tmp_path):
+    page, found = pages(capsys, tmp_path, "compare", "--limit", 30, "--allocator", "paged")
+    assert "Where the KV cache goes: built-in chat workload (30 of 1,000 requests, " in page.text
+    assert found["trace"]["source"].startswith("built-in chat workload (30 of 1,000 requests, ShareGPT lengths")

@@ -72,4 +72,4 @@ def test_the_command(capsys, tmp_path):
     document = json.loads((tmp_path / "seeds.json").read_text())
     assert document["ok"] and len(document["rows"]) == len(CONFIG)
     assert (tmp_path / "seeds.png").stat().st_size > 10_000
-    assert "44 of 44 numbers inside their tolerance" in said.out
+    assert "44 of 44 numbers with a verdict inside their tolerance; 2 more without a verdict\n" in said.out

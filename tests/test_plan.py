@@ -299,6 +299,56 @@ def test_the_parts_of_the_picture_add_up_to_the_card(capsys):
     assert sum(gib for _, gib in parts(made)) == pytest.approx(made["gpu"]["memory_gib"])
 
 
+@pytest.mark.parametrize("more", [
+    (), ("--max-model-len", "8001"), ("--max-model-len", "8001", "--vllm-version", "0.8.5"),
+    ("--vllm-version", "0.13.0", "-pp", "2"),
+    ("--max-model-len", "784"), ("--model", "DeepSeek-R1", "-tp", "16"), ("--block-size", "48"),
+    ("--model", "gemma-3-27b", "-tp", "2"),
+    ("--num-gpu-blocks-override", "300")])
+def test_a_plan_keeps_its_identities(capsys, more):
+    made = planned(capsys, *LLAMA, *more)
+    checks = made["crosscheck"]
+    assert [check for check in checks if not check["ok"]] == [] and len(checks) == (2 if "gemma-3-27b" in more else 4)
+    size, blocks = made["kv_bytes_per_block"], made["num_blocks"]
+    assert (checks[0]["simulated"], checks[1]["analytic"]) == (blocks * size, (blocks + 1) * size - 1)
+    assert checks[0]["analytic"] == checks[1]["simulated"] == made["available_kv_gib"] * GIB
+    if len(checks) > 2:
+        assert checks[2]["simulated"] == made["kv_tokens"]
+        assert f"{checks[3]['simulated'] / 100:.2f}x" == made["log_lines"][1].split()[-1]
+
+
+def test_identities_of_one_plan_by_hand(capsys):
+    checks = planned(capsys, *LLAMA)["crosscheck"]
+    assert [check["name"] for check in checks[2:]] == ["tokens = blocks x block size",
+                                                       "concurrency as printed, hundredths = tokens / max_model_len"]
+    assert [check["analytic"] for check in checks[2:]] == [27125 * 16, 5298]       # 27,125 blocks; 434,000 / 8,192 = 52.98
+    assert planned(capsys, "--num-gpu-blocks-override", "300", "--max-model-len", "1000")["crosscheck"][0]["analytic"] == 4761
+
+
+def test_the_picture_of_what_does_not_fit_shows_by_how_much(capsys, tmp_path):
+    from matplotlib.figure import Figure
+
+    from experiments.plan_figure import draw_budget, parts
+
+    tight = ("--model", "Mistral-Small-Instruct-2409", "--gpu", "L40S", "--max-model-len", "8192")
+    made = planned(capsys, *tight)
+    usable, *taken = (term["gib"] for term in made["budget"])
+    assert usable == math.ceil(made["gpu"]["memory_gib"] * GIB * 0.92) / GIB            # 40.97 GiB
+    assert round(sum(taken) - usable, 2) == 1.01 == -round(made["available_kv_gib"], 2)
+    assert parts(made) == [*((term["name"], term["gib"]) for term in made["budget"][1:]), ("over the limit", 1.005880681797862)]
+    axes = Figure().subplots()
+    draw_budget(axes, made)
+    over = axes.patches[-1]
+    assert (over.get_x(), round(over.get_width(), 4)) == (usable, 1.0059) and over.get_hatch() and len(axes.patches) == 5
+    assert over.get_x() + over.get_width() == pytest.approx(axes.patches[-2].get_x() + axes.patches[-2].get_width(), abs=1e-8)
+    path = tmp_path / "memory.svg"
+    assert run(capsys, "plan", *tight, "--plot", str(path)).status == 0
+    drawn = path.read_text()
+    assert all(f"<!-- {text} -->" in drawn for text in ("over the limit, 1.01 GiB", "usable, 40.97 GiB", "memory, 44.53 GiB",
+                                                        "mistralai/Mistral-Small-Instruct-2409 on 1 x L40S: does not fit"))
+    assert "not used" not in drawn and "KV cache" not in drawn
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     (("--model", "Llama-9"), "unknown model 'Llama-9'"),
     (("--gpu", "H1000"), "unknown GPU"),

@@ -1,5 +1,6 @@
 """The framework of `reproduce`: verdicts, exit status, JSON, the page of all, what a user may get wrong; fig2 and fig13 small."""
 
+import hashlib
 import json
 import types
 
@@ -317,6 +318,24 @@ def test_another_trace_than_the_papers_gets_no_verdict(monkeypatch, tmp_path):
     assert {row.ok for row in fig13.run(Lab(str(trace))).rows} == {None}
     monkeypatch.setattr(setting, "ALL_ROWS", 7200)
     assert {row.ok for row in fig13.run(Lab(str(trace))).rows if row.label.startswith("ShareGPT")} == {True, False}
+
+
+def test_the_trace_that_was_read_is_told(tmp_path):
+    trace = lengths(tmp_path, [(5, 3), (2000, 49), (2000, 48)])
+    lab = Lab(str(trace))
+    assert lab.read() is None
+    lab.sharegpt()
+    digest = hashlib.sha256(trace.read_bytes()).hexdigest()
+    assert lab.read() == {"source": trace.name, "requests": 2, "sha256": digest, "artifact": False}
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_what_a_limit_leaves_without_a_verdict_is_told(capsys, tmp_path):
+    said = run(capsys, "reproduce", "all", "-q", "--limit", 7)
+    assert ("0 of 1 numbers with a verdict inside their tolerance; 1 more without a verdict (--limit 7: a part is not judged)\n"
+            in said.out)
+    text = (tmp_path / "reproduction" / page.NAME).read_text()
+    assert "1 more stand beside published ones without a verdict (--limit 7: a part is not judged).\n" in text
 
 
 def test_shares_of_a_pool_of_which_a_part_is_unused():

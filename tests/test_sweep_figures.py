@@ -159,6 +159,17 @@ def test_a_line_without_intervals_and_a_single_point(tmp_path, drawn):  # noqa: 
     assert drawn[0].axes[0].containers[0].lines[0].get_xydata().tolist() == [[5.0, 2.0]]
 
 
+def test_no_axis_goes_below_0_where_no_value_can(tmp_path, drawn):  # noqa: F811
+    plot_lines([band(0.1, "a", 1.0, 3.0), band(8, "a", 2.0, 3.0)], png(tmp_path), LABELS)
+    plot_lines([band("a", "s", 1.0), band("b", "s", 2.0)], png(tmp_path), LABELS)
+    plot_pareto([{"x": x, "mean": m, "low": m - 9, "high": m + 9, "label": "", "series": "s"} for x, m in ((1, 2.0), (40, 8.0))],
+                png(tmp_path), LABELS)
+    plot_pareto([{"x": x, "mean": m, "label": "", "series": "s"} for x, m in ((1, -2.0), (40, 8.0))], png(tmp_path), LABELS)
+    corners = [(figure.axes[0].get_xlim()[0], figure.axes[0].get_ylim()[0]) for figure in drawn]
+    assert corners[0] == corners[2] == (0, 0)
+    assert corners[1][0] < 0 and corners[3][1] < -2    # names stand one step apart from 0 on; a value below 0 is shown
+
+
 def test_values_far_from_0_do_not_begin_there(tmp_path, drawn):  # noqa: F811
     plot_lines([band(1, "a", 100.0), band(2, "a", 110.0)], png(tmp_path), LABELS)
     plot_lines([band(1, "a", 10.0), band(2, "a", 110.0)], png(tmp_path), LABELS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.check_report import check_lines, meaning, verdict
+from experiments.check_report import check_table, meaning, verdict
 from experiments.glossary import PARTS_IN_WORDS, TOGETHER
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
@@ -37,7 +37,7 @@ def compare_page(document: JsonObject, title: str, draw: Callable[[str], None], 
         notes=[("note", note) for note in document["config"]["notes"]], patterns=patterns(), bars=bars(scenarios),
         glossary=[(part, PART_LABELS[part], about) for part, about in PARTS_IN_WORDS.items()], together=TOGETHER,
         picture=drawn_picture(draw, _alt(scenarios)), tables=[(_name(table), table) for table in tables(scenarios)],
-        remarks=list(remarks(scenarios)), checks=_check_table(checks), meaning=meaning(checks), verdict=verdict(checks),
+        remarks=list(remarks(scenarios)), checks=check_table(checks), meaning=meaning(checks), verdict=verdict(checks),
         failed=not all(check["ok"] for check in checks), provenance=provenance(["compare", *words]))
 
 
@@ -50,10 +50,3 @@ def _alt(scenarios: list[JsonObject]) -> str:
     told = (f"{s['allocator']}: {percent(s['memory']['token_states'])} useful, {s['concurrency']['mean']:,.1f} running"
             for s in scenarios)
     return f"The pool over time, one panel an allocator. {'; '.join(told)}"
-
-
-def _check_table(checks: list[JsonObject]) -> TextTable:
-    made = TextTable(("allocator", "check", "simulated", "", "analytic", ""), frozenset({0, 1}))
-    for *cells, ok in check_lines(checks):
-        made.add_row(*cells, "ok" if ok else "FAILED")
-    return made

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
@@ -130,4 +131,17 @@ def provenance(words: Sequence[str]) -> dict[str, str]:
     """
     versions = [f"pagedsim {VERSION}", f"Python {platform.python_version()}"]
     versions += [f"{name} {metadata.version(name)}" for name in LIBRARIES]
-    return {"command": shlex.join(["pagedsim", *words]), "versions": ", ".join(versions)}
+    return {"command": " ".join(["pagedsim", *map(_for_a_shell, words)]), "versions": ", ".join(versions)}
+
+
+def _for_a_shell(word: str) -> str:
+    r"""A word as a shell takes it; bytes that are no letters stand as escapes.
+
+    >>> print(_for_a_shell("my trace.csv"), _for_a_shell("\udcff\udcfe bad.csv"), _for_a_shell("it's \udcff"))
+    'my trace.csv' $'\xff\xfe bad.csv' $'it\'s \xff'
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = "".join(letter if letter.isprintable() and letter not in "\\'" else f"\\{letter}" if letter in "\\'" else
+                      "".join(f"\\x{byte:02x}" for byte in os.fsencode(letter)) for letter in word)
+    return f"$'{escaped}'"

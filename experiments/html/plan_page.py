@@ -7,9 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from experiments.check_report import check_table, verdict
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
-from experiments.plan_figure import parts, plot_budget
+from experiments.plan_figure import parts, plot_budget, usable_gib
 from experiments.plan_report import header, tables, thumb_and_cost
 from experiments.shown import grouped
 
@@ -28,10 +29,12 @@ def plan_page(made: JsonObject, words: Sequence[str]) -> str:
     """
     on = "" if made["gpu"] is None else f" on {made['gpu']['count']} x {made['gpu']['name']}"
     name = "a given pool" if made["model"] is None else made["model"]["name"]
+    checks = made["crosscheck"]
     return render("plan.html", title=f"Memory plan: {name}{on}", header=grouped(header(made)), fits=made["refusal"] is None,
                   picture=_picture(made), tables=list(tables(made)), besides=grouped(thumb_and_cost(made)),
                   warnings=[("warning", line) for line in made["warnings"]], notes=[("note", line) for line in made["notes"]],
-                  provenance=provenance(["plan", *words]))
+                  checks=check_table(checks, "of"), checked=bool(checks), verdict=verdict(checks),
+                  failed=not all(check["ok"] for check in checks), provenance=provenance(["plan", *words]))
 
 
 def _picture(made: JsonObject) -> Markup | None:
@@ -39,4 +42,5 @@ def _picture(made: JsonObject) -> Markup | None:
     if not made["budget"]:
         return None
     told = ", ".join(f"{name} {gib:,.2f} GiB" for name, gib in parts(made))
-    return drawn_picture(lambda path: plot_budget(made, path), f"The memory of one GPU: {told}")
+    return drawn_picture(lambda path: plot_budget(made, path),
+                         f"The memory of one GPU, {usable_gib(made):,.2f} GiB of it usable: {told}")

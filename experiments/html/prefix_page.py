@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.check_report import check_table, meaning, verdict
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
 from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import header, tables
+from experiments.prefix_serving import run_checks
 from experiments.prefix_text import LEGEND, percent, show_room
 from experiments.shown import grouped
 from workloads.messages import show_path
@@ -28,11 +30,13 @@ def prefix_page(document: JsonObject, title: str, words: Sequence[str]) -> str:
     words : sequence of str
         Of the command line behind ``prefix``.
     """
+    checks = run_checks(document)
     return render(
         "prefix.html", title=f"What prefix caching gains: {show_path(title)}", header=grouped(header(document)),
         notes=[("note", note) for note in document["notes"]],
         picture=drawn_picture(lambda path: plot_prefix(document, title, path), _alt(document)), tables=list(tables(document)),
-        legend=grouped(LEGEND.items()), provenance=provenance(["prefix", *words]))
+        legend=grouped(LEGEND.items()), checks=check_table(checks, "run"), verdict=verdict(checks), meaning=meaning(checks),
+        failed=not all(check["ok"] for check in checks), checked=bool(checks), provenance=provenance(["prefix", *words]))
 
 
 def _alt(document: JsonObject) -> str:

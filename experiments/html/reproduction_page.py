@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from experiments.html.page import picture, provenance, render, write_page
-from experiments.paper.in_words import further_tables, row_table, verdict
+from experiments.paper.in_words import further_tables, row_table, trace_sentence, verdict, why_unjudged
 from experiments.paper.outcome import JsonObject
 from experiments.shown import TextTable, Titled
 
@@ -19,7 +19,7 @@ UNJUDGED = "without a verdict"
 
 @dataclass(frozen=True)
 class Part:
-    """One experiment of the page; ``ok`` is None where nothing is judged."""
+    """One experiment of the page; ``ok`` is None where nothing is judged, or not all that could be."""
 
     name: str
     title: str
@@ -47,14 +47,21 @@ def write_reproduction(folder: Path, documents: Sequence[JsonObject], words: Seq
     path = folder / NAME
     parts = [_part(document, (folder / f"{document['name']}.png").read_bytes()) for document in documents]
     page = render("reproduction.html", title="Published numbers, reproduced", parts_of_page=parts,
-                  verdict=verdict(documents) or UNJUDGED, ok=all(part.ok is not False for part in parts),
+                  verdict=verdict(documents) or UNJUDGED, ok=_colour(documents), read=trace_sentence(documents),
                   provenance=provenance(words))
     write_page(str(path), page)
     return path
 
 
+def _colour(documents: Sequence[JsonObject]) -> bool | None:
+    """False where a number is outside; None where numbers have no verdict that the whole trace would get; else True."""
+    if not all(document["ok"] for document in documents):
+        return False
+    return None if any(why_unjudged(document) for document in documents) else True
+
+
 def _part(document: JsonObject, png: bytes) -> Part:
     told = verdict([document])
     return Part(document["name"], document["title"], document["command"], document["source"], told or UNJUDGED,
-                None if told is None else document["ok"], picture(png, f"{document['title']}. {told or UNJUDGED}"),
+                _colour([document]) if told else None, picture(png, f"{document['title']}. {told or UNJUDGED}"),
                 row_table(document), list(further_tables(document)), [("note", note) for note in document["notes"]])

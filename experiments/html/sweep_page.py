@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.html.page import picture, provenance, render, write_page
 from experiments.shown import Line, grouped
-from experiments.whatif.in_words import answer_sentences, baseline_sentence, failures, remarks, settings_table
+from experiments.whatif.in_words import answer_sentences, baseline_sentence, checks_sentence, failures, remarks, settings_table
 from experiments.whatif.outcome import Outcome
 from experiments.whatif.pictures import Drawn
 from experiments.whatif.points import shown
 from experiments.whatif.search_report import search_sentence
-from experiments.whatif.store import DONE
 from workloads.messages import show_path
 
 NAME = "report.html"
@@ -37,9 +36,11 @@ def write_sweep_page(outcome: Outcome, folder: str, figures: Sequence[Drawn], fi
     scenario = outcome.scenario
     name = "-" if scenario.path == "-" else os.path.basename(scenario.path)
     answered, searched = answer_sentences(outcome), search_sentence(outcome)
-    verdict, ok = _verdict(outcome)
+    checked = checks_sentence(outcome, MOST)
+    verdict, ok = _verdict(outcome, checked.text)
     page = render(
         "sweep.html", title=f"What if: {show_path(name)}", facts=grouped(_facts(outcome)), verdict=verdict, ok=ok,
+        failed=checked.under,
         baseline=baseline_sentence(outcome), answers=answered[:MOST], more_answers=max(0, len(answered) - MOST),
         searched=searched, table=settings_table(outcome, MOST), more_settings=max(0, len(outcome.groups) - MOST),
         figures=[(one, _image(folder, one)) for one in figures], remarks=list(remarks(outcome, MOST)), text=scenario.text,
@@ -70,9 +71,7 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def _verdict(outcome: Outcome) -> tuple[str, bool]:
+def _verdict(outcome: Outcome, checked: str) -> tuple[str, bool]:
     """Whether the simulations agree with the formulas, and whether all of the grid could be run."""
-    done = sum(row["status"] == DONE for row in outcome.rows)
     failed, wrong = failures(outcome)
-    checked = f"{wrong:,} of {done:,} points FAILED a cross-check" if wrong else f"all cross-checks of {done:,} points ok"
     return checked + (f"; {failed:,} points of the grid without a result" if failed else ""), not wrong and not failed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from experiments.paper.outcome import JsonObject
+from experiments.paper.setting import MAX_TOTAL_TOKENS
 from experiments.shown import TextTable, Titled
 
 
@@ -26,13 +27,45 @@ def further_tables(document: JsonObject) -> Iterator[Titled]:
 
 
 def verdict(documents: Sequence[JsonObject]) -> str | None:
-    """How many numbers of them all are inside their tolerances; None where none is judged.
+    """How many numbers of them all are inside their tolerances, and how many have none; None where none is judged.
 
-    >>> verdict([{"rows": [{"ok": True}, {"ok": None}]}, {"rows": [{"ok": False}]}])
+    >>> verdict([{"rows": [{"ok": True}]}, {"rows": [{"ok": False}]}])
     '1 of 2 numbers inside their tolerance'
+    >>> verdict([{"rows": [{"ok": True}, {"ok": None}], "limit": 150, "trace": None}])
+    '1 of 1 numbers with a verdict inside their tolerance; 1 more without a verdict (--limit 150: a part is not judged)'
     """
-    judged = [row["ok"] for document in documents for row in document["rows"] if row["ok"] is not None]
-    return f"{sum(judged)} of {len(judged)} numbers inside their tolerance" if judged else None
+    found = [row["ok"] for document in documents for row in document["rows"]]
+    judged = [ok for ok in found if ok is not None]
+    if not judged:
+        return None
+    if len(judged) == len(found):
+        return f"{sum(judged)} of {len(judged)} numbers inside their tolerance"
+    why = "; ".join(dict.fromkeys(reason for document in documents if (reason := why_unjudged(document)) is not None))
+    return (f"{sum(judged)} of {len(judged)} numbers with a verdict inside their tolerance; {len(found) - len(judged):,} more "
+            f"without a verdict{f' ({why})' if why else ''}")
+
+
+def why_unjudged(document: JsonObject) -> str | None:
+    """Why numbers have no verdict that the whole trace of the paper would get; None where all is judged that can be."""
+    if all(row["ok"] is not None for row in document["rows"]):
+        return None
+    if document["limit"] is not None:
+        return f"--limit {document['limit']:,}: a part is not judged"
+    trace = document["trace"]
+    return None if trace is None or trace["artifact"] else f"{trace['source']} is not the paper's trace"
+
+
+def trace_sentence(documents: Sequence[JsonObject]) -> str | None:
+    """The file of lengths they all read, told so that it can be known again; None where none reads one.
+
+    >>> trace_sentence([{"trace": {"source": "a.csv", "requests": 1000, "sha256": "2c26"}}, {"trace": None}])
+    'Trace: a.csv, 1,000 requests of at most 2,048 tokens, SHA-256 2c26'
+    """
+    trace = next((document["trace"] for document in documents if document["trace"] is not None), None)
+    if trace is None:
+        return None
+    known = "" if trace["sha256"] is None else f", SHA-256 {trace['sha256']}"
+    return f"Trace: {trace['source']}, {trace['requests']:,} requests of at most {MAX_TOTAL_TOKENS:,} tokens{known}"
 
 
 def cells(row: JsonObject) -> list[str]:

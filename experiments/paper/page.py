@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO
 
 from experiments.output import write_text
+from experiments.paper.in_words import why_unjudged
 from experiments.paper.outcome import JsonObject
 
 NAME = "reproduction.md"
@@ -26,8 +27,9 @@ def page(documents: list[JsonObject]) -> str:
     rows = [row for document in documents for row in document["rows"]]
     judged = [row for row in rows if row["ok"] is not None]
     right = sum(row["ok"] for row in judged)
+    why = "; ".join(dict.fromkeys(filter(None, map(why_unjudged, documents))))
     parts = ["# Published numbers, reproduced", f"{right} of {len(judged)} judged numbers are inside their stated tolerances; "
-             f"{len(rows) - len(judged)} more stand beside published ones without a verdict."]
+             f"{len(rows) - len(judged)} more stand beside published ones without a verdict{f' ({_text(why)})' if why else ''}."]
     for document in documents:
         title = _text(document["title"])
         parts += [f"## {title}", f"`{document['command']}` (seed {document['seed']}). Published: {_text(document['source'])}.",

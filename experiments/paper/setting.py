@@ -6,6 +6,7 @@ Kwon et al., "Efficient Memory Management for Large Language Model Serving with 
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,14 @@ class Lab:
             if not len(self._lengths):
                 raise InputError(f"{show_path(self._lengths.source)}: every request has more than {MAX_TOTAL_TOKENS:,} tokens")
         return self._lengths
+
+    def read(self) -> dict[str, Any] | None:
+        """The file that was read: name, requests within the paper's limit, SHA-256, whether it is the artifact's; or None."""
+        if self._lengths is None:
+            return None
+        path, requests = Path(find(self.trace)), len(self._lengths)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        return {"source": show_path(path.name), "requests": requests, "sha256": digest, "artifact": requests == ALL_ROWS}
 
     def is_paper(self) -> bool:
         """Whether the file is the artifact's, so that a verdict on a part of it means something."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 
@@ -126,6 +127,22 @@ def failures(outcome: Outcome) -> tuple[int, int]:
     """Points of the grid without a result, and points whose cross-checks failed."""
     failed = sum(row["status"] != DONE for row in outcome.rows[: outcome.grid_points])
     return failed, sum(row["status"] == DONE and not row["checks_ok"] for row in outcome.rows)
+
+
+def checks_sentence(outcome: Outcome, most: int) -> Sentence:
+    """How many cross-checks of how many points there are, and those that failed, at most so many."""
+    checks = [(point, check) for point, row in zip(outcome.points, outcome.rows, strict=True) if row["status"] == DONE
+              for check in json.loads(row["result"])["crosscheck"]]
+    wrong = [f"{point.name()}: {check['name']}: {check['simulated']:,} against {check['analytic']:,}" for point, check in checks
+             if not check["ok"]]
+    done = sum(row["status"] == DONE for row in outcome.rows)
+    hidden = [f"{len(wrong) - most:,} more in results.sqlite"] if len(wrong) > most else []
+    return Sentence(f"{_counted(len(checks), 'cross-check')} of {_counted(done, 'point')}: "
+                    + (f"{len(wrong):,} FAILED" if wrong else "all ok"), tuple(map(Sentence, [*wrong[:most], *hidden])))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _alike(group: Group) -> bool:

@@ -17,7 +17,7 @@ from experiments.shown import drawn
 from experiments.version import VERSION
 from experiments.whatif.answers import answer_json, answers, broken, estimate_json
 from experiments.whatif.export import table_columns, write_csv, write_parquet
-from experiments.whatif.in_words import answer_sentences, baseline_sentence, failures, remarks, settings_table
+from experiments.whatif.in_words import answer_sentences, baseline_sentence, checks_sentence, failures, remarks, settings_table
 from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.pictures import draw
 from experiments.whatif.search import Found
@@ -102,7 +102,7 @@ def text_of(outcome: Outcome) -> list[str]:
     rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
     searched = search_sentence(outcome)
     return [*_answer_lines(outcome), *([] if searched is None else ["", *searched.written()]), "", *rows,
-            *(f"{label}: {said}" for label, said in remarks(outcome, SCREEN))]
+            *(f"{label}: {said}" for label, said in remarks(outcome, SCREEN)), *checks_sentence(outcome, SCREEN).written()]
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:
