@@ -90,7 +90,7 @@ def replay_jobs(name: str, plan: Plan) -> list[Job]:
     path = str(plan.folder / f"{name}.jsonl")
     trace = traffic.poisson() if name == "dynamo" else read_trace(str(plan.mooncake))
     if name == "dynamo":
-        _write(trace, path)
+        write_mooncake(trace, path)
     else:
         path = str(plan.mooncake)
     blocks, count = str(POOLS[name]), len(trace)
@@ -105,7 +105,8 @@ def compare_arguments(path: str, blocks: str) -> tuple[str, ...]:
     return (path, "--num-gpu-blocks-override", blocks, "--allocator", "paged-prefix", "--step-time", "constant:20ms", "-q")
 
 
-def _write(trace: Trace, path: str) -> None:
+def write_mooncake(trace: Trace, path: str) -> None:
+    """A trace as a file that Dynamo reads too."""
     with open(path, "w", encoding="utf-8") as file:
         write_trace(trace, "mooncake", file)
 

@@ -1,16 +1,15 @@
-"""A command under the profiler from its first import on, by CPU time: ``python -m experiments.benchmarks.profiled FILE COMMAND ...``."""
+"""A command under the profiler from its first import on: ``python -m experiments.benchmarks.profiled FILE COMMAND ...``."""
 
 from __future__ import annotations
 
 import cProfile
 import runpy
 import sys
-import time
 
 
 def main(path: str) -> None:
     """Run ``pagedsim`` with the arguments behind the file, and write the profile there."""
-    profiler = cProfile.Profile(time.process_time)
+    profiler = cProfile.Profile()
     try:
         profiler.runcall(runpy.run_module, "experiments.cli", run_name="__main__")
     finally:

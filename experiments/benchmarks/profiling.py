@@ -16,12 +16,12 @@ from typing import Any
 
 from experiments.benchmarks.processes import ROOT
 
-SCHEDULER = ("scheduler", "scheduler_config", "running", "waiting", "batch", "step", "steady", "flight", "sequence_groups", "swap",
+SCHEDULER = ("scheduler", "scheduler_config", "running", "waiting", "batch", "step", "flight", "sequence_groups", "swap",
              "static_batching")
 PARTS = {
     "workloads": "reader", "sim/memory": "allocator and pool", "sim/ledger.py": "ledger and request log",
     "sim/request_log.py": "ledger and request log", "sim": "engine, server and clock",
-    **{f"sim/{name}.py": "scheduler" for name in SCHEDULER}, **{f"sim/{name}.py": "metrics" for name in ("result", "measures")},
+    **{f"sim/{name}.py": "scheduler" for name in SCHEDULER}, **{f"sim/{name}.py": "metrics" for name in ("result", "measures", "steady")},
     "experiments/crosscheck.py": "cross-checks", "experiments": "command and report"}
 IMPORTS, ELSE = "imports", "interpreter"
 Function = tuple[str, int, str]
