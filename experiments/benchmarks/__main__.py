@@ -18,7 +18,7 @@ from experiments import options as opt
 from experiments.benchmarks import profiling, traffic
 from experiments.benchmarks.figures import draw_scale
 from experiments.benchmarks.jobs import BENCHMARKS, POOLS, Plan, compare_arguments, write_mooncake
-from experiments.benchmarks.pages import write_pages
+from experiments.benchmarks.pages import check_pages, write_pages
 from experiments.benchmarks.peers import reasons
 from experiments.benchmarks.processes import ROOT, Row, measure_all
 from experiments.benchmarks.tables import markdown
@@ -44,11 +44,8 @@ def main(argv: list[str]) -> int:
     """Entry of the command; 1 if totals differ from recorded ones, peers disagree, or a process failed."""
     options = parser().parse_args(argv)
     try:
-        if options.read is not None:
-            document = json.loads(Path(options.read).read_text(encoding="utf-8"))
-        else:
-            check_outputs({"--json": options.json}, [options.mooncake])
-            document = run(options)
+        _check(options)
+        document = run(options) if options.read is None else _read(options.read)
     except (InputError, OSError, ValueError) as error:
         print(f"experiments.benchmarks: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -71,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     made = opt.OneLineParser("experiments.benchmarks", description=__doc__, epilog=EXAMPLES, allow_abbrev=False,
                              formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("names", nargs="*", metavar="NAMES", type=_name, default=[], help="which benchmarks; all by default")
-    made.add_argument("--repeats", type=opt.whole(1, 1000), default=3, metavar="N", help="runs of each process (3); scale runs once")
+    made.add_argument("--repeats", type=opt.whole(1, 1000), default=3, metavar="N", help="runs of each (3); of scale one")
     made.add_argument("--peers", metavar="DIR", help="folder with a virtual environment for each peer: libcachesim, dynamo, vllm")
     made.add_argument("--install", action="store_true", help="make those of libcachesim and dynamo there, from PyPI, if absent")
     made.add_argument("--mooncake", metavar="FILE", help="Mooncake's conversation_trace.jsonl, for mooncake and conversation")
@@ -88,6 +85,22 @@ def _name(text: str) -> str:
     if text not in NAMES:
         raise argparse.ArgumentTypeError(f"unknown benchmark {text!r}: one of {', '.join(NAMES)}")
     return text
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What cannot be written is said before the work, not after it."""
+    check_outputs({"--json": options.json}, [options.mooncake, options.read])
+    if options.docs:
+        check_pages(ROOT)
+    if options.plot is not None and not Path(options.plot).is_dir():
+        raise InputError(f"--plot {options.plot}: no folder of that name")
+
+
+def _read(path: str) -> dict[str, Any]:
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(document, dict) or not {"machine", "repeats", "rows"} <= set(document):
+        raise InputError(f"{path}: no result of the benchmarks")
+    return document
 
 
 # ---------------------------------------------------------------------- running

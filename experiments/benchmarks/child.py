@@ -51,7 +51,7 @@ def curve(size: str) -> Said:
     stream = accesses(traffic.shared(), BLOCK_SIZE)
     every = np.ones(len(stream), np.bool_)
     hits, seconds = _timed(lambda: lru_hits(stream, reuse_distances(stream), every))
-    return {"totals": {"hits": int(hits[int(size)])}, "work_cpu_s": seconds}
+    return {"totals": {"hits": int(hits[min(int(size), stream.count)])}, "work_cpu_s": seconds}
 
 
 def lru(size: str) -> Said:

@@ -19,9 +19,21 @@ def write_pages(document: dict[str, Any], root: Path) -> None:
     folder.mkdir(exist_ok=True)
     write_json(str(root / RESULTS), document)
     draw_scale(document["rows"], str(folder))
-    for path, text in ((root / "docs" / "speed.md", markdown(document)), (root / "README.md", summary(document))):
+    for path, text in zip(_pages(root), (markdown(document), summary(document)), strict=True):
         page = between(path.read_text(encoding="utf-8"), text)
         write_text(str(path), lambda file, page=page: file.write(page) and None)  # type: ignore[misc]
+
+
+def check_pages(root: Path) -> None:
+    """ValueError that names the page if one has no place for what was measured."""
+    for path in _pages(root):
+        if not path.exists():
+            raise ValueError(f"{path}: no such page: --docs is for a checkout")
+        between(path.read_text(encoding="utf-8"), "")
+
+
+def _pages(root: Path) -> tuple[Path, Path]:
+    return root / "docs" / "speed.md", root / "README.md"
 
 
 def between(page: str, text: str) -> str:

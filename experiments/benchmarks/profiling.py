@@ -21,7 +21,8 @@ SCHEDULER = ("scheduler", "scheduler_config", "running", "waiting", "batch", "st
 PARTS = {
     "workloads": "reader", "sim/memory": "allocator and pool", "sim/ledger.py": "ledger and request log",
     "sim/request_log.py": "ledger and request log", "sim": "engine, server and clock",
-    **{f"sim/{name}.py": "scheduler" for name in SCHEDULER}, **{f"sim/{name}.py": "metrics" for name in ("result", "measures", "steady")},
+    **{f"sim/{name}.py": "scheduler" for name in SCHEDULER},
+    **{f"sim/{name}.py": "metrics" for name in ("result", "measures", "steady")},
     "experiments/crosscheck.py": "cross-checks", "experiments": "command and report"}
 IMPORTS, ELSE = "imports", "interpreter"
 Function = tuple[str, int, str]
@@ -82,7 +83,7 @@ def _shares(function: Function, stats: Stats, known: dict[Function, dict[str, fl
 
 
 def profile(arguments: tuple[str, ...], path: str) -> dict[str, Any]:
-    """Profile ``pagedsim compare`` with these arguments in a process of its own; ``path`` is a file for what the profiler writes."""
+    """Profile ``pagedsim compare`` with these arguments in a process of its own; the profiler writes the file ``path``."""
     command = [sys.executable, "-m", "experiments.benchmarks.profiled", path, "compare", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     seconds = by_part(pstats.Stats(path).stats)        # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
-HEAD = ("benchmark", "system", "CPU s", "least to most", "wall s", "CPU times ours", "CPU µs each", "peak MiB", "totals")
+HEAD = ("benchmark", "system", "CPU s", "least to most", "wall s", "CPU, ours = 1", "CPU µs each", "peak MiB", "totals")
 SCALE_HEAD = ("requests", "blocks", "steps", "replay, CPU s", "CPU µs a request", "CPU µs a step", "peak MiB")
 CURVES = {"requests": "count", "blocks": "num_blocks"}
 MIB = 1 << 20
@@ -24,8 +24,9 @@ def markdown(document: dict[str, Any]) -> str:
 
 def _about(document: dict[str, Any]) -> str:
     machine = document["machine"]
-    return (f"pagedsim {document['pagedsim']}, {document['date']}; {machine['processors']} processors ({machine['architecture']}), "
-            f"Python {machine['python']}, numpy {machine['numpy']}; {document['repeats']} runs each, medians; load average "
+    return (f"pagedsim {document['pagedsim']}, {document['date']}; {machine['processors']} processors "
+            f"({machine['architecture']}), Python {machine['python']}, "
+            f"numpy {machine['numpy']}; {document['repeats']} runs each, medians; load average "
             f"{machine['load_before']:.1f} before, {machine['load_after']:.1f} after.")
 
 
@@ -64,20 +65,21 @@ def _cells(row: Row, ours: Row) -> tuple[str, ...]:
         return (*begin, *[""] * 6, f"{'failed' if row.get('failed') else 'skipped'}: {row['skipped']}")
     cpu = row.get("cpu_s")
     spread = f"{row['cpu_least_s']:.2f} to {row['cpu_most_s']:.2f}" if cpu is not None else ""
-    each = row.get("work_cpu_s", cpu)
-    return (*begin, number(cpu), spread, number(row.get("wall_s")), _ratio(row, ours),
-            number(each * 1e6 / row["count"]) if each is not None and row["count"] else "", f"{row['peak_mib']:,.0f}", _totals(row))
+    work = row.get("work_cpu_s", cpu)
+    each = work * 1e6 / row["count"] if work is not None and row["count"] else None
+    return (*begin, number(cpu), spread, number(row.get("wall_s")), _ratio(row, ours), number(each), f"{row['peak_mib']:,.0f}",
+            _totals(row))
 
 
 def number(value: float | None) -> str:
     """Three digits of a time; nothing for None.
 
     >>> number(1234.5), number(80.83), number(0.0419), number(None)
-    ('1,234', '80.8', '0.0419', '')
+    ('1,234', '80.8', '0.042', '')
     """
     if value is None:
         return ""
-    digits = max(0, 2 - len(str(int(value))) + 1) if value >= 1 else 4
+    digits = max(0, 3 - len(str(int(value)))) if value >= 1 else 3
     return f"{value:,.{digits}f}"
 
 
