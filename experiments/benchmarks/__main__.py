@@ -130,7 +130,8 @@ def problems(rows: list[Row]) -> list[str]:
     >>> problems([{"benchmark": "lru", "system": name, "totals": {"hits": hits}} for name, hits in (("a", 5), ("b", 6))])
     ['lru: b counts 6 hits, a 5']
     """
-    found, first = [], {}
+    found: list[str] = []
+    first: dict[str, tuple[str, int]] = {}
     for row in rows:
         where = f"{row['benchmark']}: {row['system']}"
         if row.get("failed"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pstats
 import subprocess
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
@@ -55,11 +55,11 @@ def by_part(stats: Stats) -> dict[str, float]:
     {'allocator and pool': 3.0}
     """
     known: dict[Function, dict[str, float]] = {}
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for function, (_, _, own, _, _) in stats.items():
         for part, share in _shares(function, stats, known).items():
             seconds[part] += own * share
-    return dict(seconds.most_common())
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def _shares(function: Function, stats: Stats, known: dict[Function, dict[str, float]]) -> dict[str, float]:
@@ -73,7 +73,7 @@ def _shares(function: Function, stats: Stats, known: dict[Function, dict[str, fl
     known[function] = {ELSE: 1.0}                      # while its callers are looked at: whoever calls itself ends here
     callers = stats[function][4] if function in stats else {}
     spent = {caller: times[2] or times[3] for caller, times in callers.items() if caller != function}
-    whole, found = sum(spent.values()), Counter[str]()
+    whole, found = sum(spent.values()), defaultdict[str, float](float)
     for caller, time in spent.items():
         for part, share in _shares(caller, stats, known).items():
             found[part] += share * time / whole if whole else 0.0

@@ -28,7 +28,7 @@ def lognormal(requests: int = 20_000) -> Trace:
     """
     rng, sigma = random.Random(0), 0.8
 
-    def draw(mean: int) -> int:
+    def draw(mean: float) -> int:
         return max(1, round(rng.lognormvariate(0, sigma) * mean / 2.718281828 ** (sigma**2 / 2)))
     rows = [(min(draw(1000), 16_000), min(draw(200), 4_000)) for _ in range(requests)]
     prompt, output = (_column(column) for column in zip(*rows, strict=True))
