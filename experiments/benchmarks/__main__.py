@@ -37,6 +37,7 @@ examples:
   python -m experiments.benchmarks --from docs/benchmarks/results.json
 
 CPU time counts: a busy machine stretches wall time. Run it from a checkout; nothing of it belongs to the tests.
+Ctrl-C ends it early, with the rows of what was run until then.
 """
 
 
@@ -109,9 +110,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     names, load = options.names or list(NAMES), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(Path(folder), options.mooncake, options.peers, reasons(options.peers, options.install), options.large)
+        profile = _profiled(Path(folder)) if PROFILE in names else None
         jobs = [job for name in dict.fromkeys(names) if name != PROFILE for job in BENCHMARKS[name](name, plan)]
         rows = measure_all(jobs, options.repeats, lambda line: None if options.quiet else print(line, file=sys.stderr))
-        profile = _profiled(Path(folder)) if PROFILE in names else None
     machine = {"processors": os.cpu_count(), "architecture": platform.machine(), "python": platform.python_version(),
                "numpy": np.__version__, "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}
     return {"schema": 1, "pagedsim": VERSION, "date": datetime.date.today().isoformat(), "machine": machine,

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,12 @@ def measure(job: Job) -> Row:
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         started = time.perf_counter()
         process = subprocess.Popen(job.command, stdout=out, stderr=err, env=environment)
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except KeyboardInterrupt:
+            process.kill()
+            process.wait()
+            raise
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -80,17 +86,21 @@ def measure(job: Job) -> Row:
 
 
 def measure_all(jobs: Sequence[Job], repeats: int, tell: Callable[[str], None]) -> list[Row]:
-    """Every job ``repeats`` times, all of them once before any of them twice; a row each, in the order given."""
+    """Every job ``repeats`` times, all of them once before any of them twice; a row each, in the order given.
+
+    Interrupted, it is done early: the rows tell of what was run until then.
+    """
     runs: list[list[Row]] = [[] for _ in jobs]
     failed: dict[int, str] = {}
-    for turn in range(repeats):
-        for number, job in enumerate(jobs):
-            if job.skipped is None and job.command and number not in failed and not (turn and job.once):
-                tell(f"{turn + 1} of {repeats}: {job.benchmark}: {job.system}")
-                try:
-                    runs[number].append(measure(job))
-                except Failed as error:
-                    failed[number] = str(error)
+    with suppress(KeyboardInterrupt):
+        for turn in range(repeats):
+            for number, job in enumerate(jobs):
+                if job.skipped is None and job.command and number not in failed and not (turn and job.once):
+                    tell(f"{turn + 1} of {repeats}: {job.benchmark}: {job.system}")
+                    try:
+                        runs[number].append(measure(job))
+                    except Failed as error:
+                        failed[number] = str(error)
     return [row_of(job, runs[number], failed.get(number)) for number, job in enumerate(jobs)]
 
 
@@ -105,6 +115,8 @@ def row_of(job: Job, runs: Sequence[Row], failed: str | None = None) -> Row:
     """
     row = {"benchmark": job.benchmark, "system": job.system, "skipped": failed or job.skipped, "failed": failed is not None,
            "count": job.count, "of": job.of, "runs": len(runs)} | job.known
+    if not runs and job.command and row["skipped"] is None:
+        row["skipped"] = "interrupted before it had ended once"
     if failed is not None or not runs:
         return row
     for name in ("cpu_s", "wall_s", "peak_mib", "work_cpu_s"):

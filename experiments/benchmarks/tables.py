@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 Row = dict[str, Any]
-HEAD = ("benchmark", "system", "CPU s", "least to most", "wall s", "CPU, ours = 1", "CPU µs each", "peak MiB", "totals")
+HEAD = ("benchmark", "system", "runs", "CPU s", "least to most", "wall s", "CPU, ours = 1", "CPU µs each", "peak MiB", "totals")
 SCALE_HEAD = ("requests", "blocks", "steps", "replay, CPU s", "CPU µs a request", "CPU µs a step", "peak MiB")
 CURVES = {"requests": "count", "blocks": "num_blocks"}
 MIB = 1 << 20
@@ -26,7 +26,7 @@ def _about(document: dict[str, Any]) -> str:
     machine = document["machine"]
     return (f"pagedsim {document['pagedsim']}, {document['date']}; {machine['processors']} processors "
             f"({machine['architecture']}), Python {machine['python']}, "
-            f"numpy {machine['numpy']}; {document['repeats']} runs each, medians; load average "
+            f"numpy {machine['numpy']}; medians of the runs; load average "
             f"{machine['load_before']:.1f} before, {machine['load_after']:.1f} after.")
 
 
@@ -60,7 +60,7 @@ def _ours(row: Row, rows: Sequence[Row]) -> Row:
 
 
 def _cells(row: Row, ours: Row) -> tuple[str, ...]:
-    begin = (row["benchmark"], row["system"])
+    begin = (row["benchmark"], row["system"], str(row["runs"]) if row["runs"] else "")
     if row["skipped"] is not None:
         return (*begin, *[""] * 6, f"{'failed' if row.get('failed') else 'skipped'}: {row['skipped']}")
     cpu = row.get("cpu_s")
@@ -114,7 +114,7 @@ def _scale(rows: Sequence[Row]) -> Iterator[str]:
 def _scale_cells(row: Row) -> tuple[str, ...]:
     begin = (f"{row['count']:,}", f"{row['num_blocks']:,}")
     if row["skipped"] is not None:
-        return (*begin, f"failed: {row['skipped']}", "", "", "", "")
+        return (*begin, "", "", "", "", f"{'failed' if row['failed'] else 'skipped'}: {row['skipped']}")
     work, steps = row["work_cpu_s"], row["totals"]["steps"]
     return (*begin, f"{steps:,}", number(work), number(work * 1e6 / row["count"]), number(work * 1e6 / steps),
             f"{row['peak_mib']:,.0f}")
