@@ -177,7 +177,7 @@ def result():
 def test_the_tables():
     text = markdown(result())
     for line in ("| lognormal | pagedsim | 3 | 4.00 | 4.00 to 5.00 | 8.00 |  | 3,000 | 50 | as recorded |",
-                 "| lognormal | vLLM |  |  |  | 80.0 | 10.0 (wall, not side by side) |  | 2,027 |  |",
+                 "| lognormal | vLLM |  |  |  | 80.0 |  |  | 2,027 |  |",
                  "| dynamo | Dynamo | 3 |  |  |  |  |  |  | skipped: not installed |",
                  "| dynamo | Other | 3 | 2.00 | 2.00 to 3.00 | 4.00 | 0.25 | 2,000 | 50 | completed 1,000 |",
                  "| 2,000 | 50 | 8,000 | 5.00 | 2,500 | 625 | 50 |",

@@ -84,12 +84,10 @@ def number(value: float | None) -> str:
 
 
 def _ratio(row: Row, ours: Row) -> str:
-    """CPU over our CPU; wall over our wall, and said so, where CPU was not recorded."""
-    if row is ours or ours.get("cpu_s") is None:
+    """CPU over our CPU; nothing for what was measured elsewhere, as the times of a recording."""
+    if row is ours or ours.get("cpu_s") is None or row.get("cpu_s") is None:
         return ""
-    if row.get("cpu_s") is not None:
-        return f"{row['cpu_s'] / ours['cpu_s']:.2f}"
-    return f"{row['wall_s'] / ours['wall_s']:.1f} (wall, not side by side)"
+    return f"{row['cpu_s'] / ours['cpu_s']:.2f}"
 
 
 def _totals(row: Row) -> str:
@@ -107,8 +105,8 @@ def _scale(rows: Sequence[Row]) -> Iterator[str]:
             continue
         yield from table(SCALE_HEAD, [_scale_cells(row) for row in chosen], left=0)
         yield ""
-        yield from _slopes(name, chosen)
-        yield ""
+        for slope in _slopes(name, chosen):
+            yield from (slope, "")
 
 
 def _scale_cells(row: Row) -> tuple[str, ...]:
