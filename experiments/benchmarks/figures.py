@@ -38,13 +38,19 @@ def draw_scale(rows: Sequence[Row], folder: str) -> list[str]:
 
 
 def _curve(axes: Any, name: str, points: list[tuple[int, float]], label: str, colour: str) -> None:
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
     axes.loglog(*zip(*points, strict=True), marker="o", color=colour, linewidth=1.5, label="measured")
-    if name == "requests":
+    if name == "requests" and label == PANELS[0][1]:
         (x, y), last = points[0], points[-1][0]
         axes.plot([x, last], [y, y * last / x], color=INK, linestyle=":", linewidth=1, label="in proportion to the first point")
         axes.legend(frameon=False, fontsize=8)
     axes.set(xlabel=name, ylabel=label, ylim=_room([y for _, y in points]))
     axes.grid(True, which="major", color=STYLES["idle"][0])
+    axes.tick_params(axis="x", rotation=20)
+    for side in (axes.xaxis, axes.yaxis):              # powers of ten would want formulas, and names are never read as such
+        side.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+        side.set_minor_formatter(NullFormatter())
 
 
 def _room(values: list[float]) -> tuple[float, float]:
