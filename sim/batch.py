@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from workloads.request import IntArray
@@ -56,9 +58,11 @@ class Batch:
 
     def remove(self, places: IntArray) -> None:
         """Take out the sequences at ``places``; the others keep their order."""
-        keep = np.ones(self.n, bool)
-        keep[places] = False
-        kept = self._matrix[:, : self.n][:, keep]
-        self.n = kept.shape[1]
-        self._matrix[:, : self.n] = kept
+        # Those between two that go move up: for one of 40 sequences 1 us, a mask over the matrix takes 15.
+        live, to = self._matrix, int(places.min())
+        for gone, following in pairwise((*sorted(places.tolist()), self.n)):
+            if stay := following - gone - 1:
+                live[:, to:to + stay] = live[:, gone + 1:following]
+                to += stay
+        self.n = to
         self._view()

@@ -116,24 +116,20 @@ class Ledger:
         """As many stretches as there are durations; the fields of ``state`` are arrays, or constants."""
         counts = state.counts
         time = int(np.add.reduce(durations_us))
-        used = counts.token_states + counts.reserved + counts.internal
-        rows = [*counts, used, state.logical]
-        # What changes goes into one table, so that each question is one array operation.
-        moving = [i for i, row in enumerate(rows) if not isinstance(row, int)]
-        table = np.array([rows[i] for i in moving], np.int64).reshape(len(moving), len(durations_us))
-        fixed = sum(row for row in rows[: len(PARTS)] if isinstance(row, int))
-        parts = table[: sum(i < len(PARTS) for i in moving)]
-        wrong = np.add.reduce(parts, axis=0) + fixed != self.capacity
-        if np.count_nonzero(wrong) or np.count_nonzero(table < 0) or any(row < 0 for row in rows if isinstance(row, int)):
+        rows = (*counts, counts.token_states + counts.reserved + counts.internal, state.logical)
+        table = np.empty((len(rows), len(durations_us)), np.int64)      # so that each question is one array operation
+        for i, row in enumerate(rows):
+            table[i] = row
+        wrong = np.add.reduce(table[: len(PARTS)]) != self.capacity
+        if np.count_nonzero(wrong) or np.count_nonzero(table < 0):
             self._broken_run(counts, len(durations_us))
-        sums = [row * time if isinstance(row, int) else 0 for row in rows]
-        for i, weighed in zip(moving, self._weigh(table, durations_us, time), strict=True):
-            sums[i] = weighed
+        most: list[int] = np.maximum.reduce(table, axis=1).tolist()
+        sums = self._weigh(table, durations_us, max(most) * time)
         total = self.total
         total.parts = [a + b for a, b in zip(total.parts, sums, strict=False)]
         total.physical += sums[-2]
         total.logical += sums[-1]
-        self._note(state, time, int(np.max(used)), int(np.max(counts.internal)))
+        self._note(state, time, most[-2], most[PARTS.index("internal")])
 
     def before(self, back_us: int) -> Integrals:
         """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long.
@@ -152,11 +148,9 @@ class Ledger:
                                       Counter({self._last.running: back_us}))
 
     @staticmethod
-    def _weigh(table: IntArray, durations_us: IntArray, time: int) -> list[int]:
-        """Exact sums of slots x durations, a row each; in Python integers where 64 bits might not do."""
-        if not len(table):
-            return []
-        if int(table.max()) * time < SAFE:
+    def _weigh(table: IntArray, durations_us: IntArray, most: int) -> list[int]:
+        """Exact sums of slots x durations, a row each and at most ``most``; in Python integers where 64 bits might not do."""
+        if most < SAFE:
             weighed: list[int] = (table @ durations_us).tolist()
             return weighed
         durations = durations_us.tolist()

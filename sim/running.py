@@ -90,7 +90,7 @@ class RunningSequences:
             step.context_tokens = step.attention_pairs = self.computed
             return np.ones(n, np.int64)
         want = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
-        want = np.clip(self._longest - batch.computed, 0, want)
+        want = np.minimum(np.maximum(self._longest - batch.computed, 0), want)      # a third of the time of np.clip
         want[batch.computed == batch.end] = 0          # rule 35: the last token is on its way; or the batch is not over
         new, start = self._within_budget(want, 0), 0
         while True:
@@ -104,8 +104,8 @@ class RunningSequences:
 
     def _within_budget(self, want: IntArray, used: int) -> IntArray:
         """In list order, until the budget is used up (rule 22)."""
-        before = np.cumsum(want) - want
-        allowed: IntArray = np.clip(self._tokens - used - before, 0, want)
+        before = want.cumsum() - want
+        allowed: IntArray = np.minimum(np.maximum(self._tokens - used - before, 0), want)
         return allowed
 
     def _extend(self, rows: slice, new: IntArray) -> int:
@@ -177,11 +177,11 @@ class RunningSequences:
     def _advance(self, step: Step, new: IntArray) -> None:
         batch = self.running
         was_prefilling = batch.computed < batch.target
-        step.attention_pairs = int((new * batch.computed + new * (new + 1) // 2).sum())
+        step.attention_pairs = int(new @ (2 * batch.computed + new + 1)) // 2
         batch.computed += new
-        step.new_tokens = int(new.sum())
+        step.new_tokens = int(np.add.reduce(new))
         step.sequences = int(np.count_nonzero(new))
-        step.context_tokens = int(batch.computed[new > 0].sum())
+        step.context_tokens = int(np.add.reduce(batch.computed if step.sequences == len(new) else batch.computed[new > 0]))
         self.computed += step.new_tokens
         uneven = (new != 1).nonzero()[0] if self.groups is None else ((new != 1) & (batch.member == 0)).nonzero()[0]
         step.uneven += zip(batch.request[uneven].tolist(), new[uneven].tolist(), strict=True)

@@ -106,7 +106,7 @@ class Scheduler(RunningSequences):
         finished: list[int] = batch.request[done].tolist()
         for handle in batch.handle[done].tolist():
             self.allocator.release(handle)
-        self.computed -= int(batch.end[done].sum())
+        self.computed -= sum(batch.end[done].tolist())
         batch.remove(done)
         return finished if self.groups is None else self.groups.left(finished)
 
@@ -252,10 +252,11 @@ class Scheduler(RunningSequences):
 
     def _alike(self, most: int) -> int:
         """For how many steps every sequence that has not ended computes one token, if nobody joins; below 2 for none."""
+        if self._prefilling or self.flight is not None or (self.groups is not None and self.groups.busy):
+            return 0
         batch, rows = self.running, self._growing()
         left = batch.end[rows] - batch.computed[rows]
-        if not len(left) or self._prefilling or len(left) > self._tokens or self.flight is not None \
-                or (self.groups is not None and self.groups.busy):
+        if not len(left) or len(left) > self._tokens:
             return 0
         steps = min(most, int(left.min()))
         return self.allocator.decode_limit(batch.handle[rows], batch.computed[rows], steps) if steps > 1 else steps

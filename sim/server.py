@@ -102,7 +102,7 @@ class Server:
         self.ends_us = None
         finished = self.scheduler.update()
         if finished:
-            ends = self.facts.demand.end[finished].tolist()
+            ends = [int(self.facts.demand.end[request]) for request in finished]
             held = [end for request, end in zip(finished, ends, strict=True) if self._log.finish(request, now, end)]
             at_limit = held.count(self._config.max_model_len - 1)
             self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
@@ -177,10 +177,11 @@ class Server:
     def _plan(self, now: int, run: DecodeRun) -> None:
         running, ended = self.scheduler.running, self.scheduler.ended()
         n, kept = len(running) - len(ended), int(running.computed[ended].sum())
-        context = self.scheduler.computed - kept + n * np.arange(1, run.steps + 1)
+        first = self.scheduler.computed - kept + n
+        context = np.arange(first, first + n * run.steps, n)
         tokens = np.full(run.steps, n)
         durations = np.asarray(self._config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
-        starts: IntArray = now + np.cumsum(durations) - durations
+        starts: IntArray = now + durations.cumsum() - durations
         self._jump = Jump(run, starts, durations, context + kept, len(self.scheduler.waiting))
         self.ends_us = self._jump.end_us
         self.was_refused = self.was_refused or run.refused is not None
@@ -188,7 +189,7 @@ class Server:
     def catch_up(self, now: int) -> None:
         """Make the planned steps that have started before ``now``: then everything is as if each had been made at its time."""
         if self._jump is not None:
-            self._make(self._jump, int(np.searchsorted(self._jump.starts_us, now)))
+            self._make(self._jump, int(self._jump.starts_us.searchsorted(now)))
 
     def _make(self, jump: Jump, steps: int) -> None:
         """The first ``steps`` of a jump; the others stay planned."""

@@ -186,7 +186,7 @@ def admit(pool, naive, tables, contents, caching, rng):
 
 def grow(pool, naive, table, rng):
     n = min(rng.randint(1, 3), pool.free)
-    assert pool.peek(n).tolist() == naive.queue[:n]
+    assert pool.free_queue()[:n].tolist() == naive.queue[:n]
     blocks = pool.take(n)
     assert blocks.tolist() == naive.take(n)
     table += blocks.tolist()

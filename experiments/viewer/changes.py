@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from experiments.html.page import MOST_EXACT
 from experiments.viewer.snapshot import NO_BLOCKS, NO_MARKS, Key, Row, Snapshot
@@ -26,7 +25,7 @@ from workloads.request import IntArray
 EMPTY = Snapshot({}, (), NO_BLOCKS, NO_MARKS, (), ())
 MOST_WAITING = 40
 Change = dict[str, Any]
-Blocks = IntArray | NDArray[np.int32]
+Blocks = IntArray
 
 
 def exact(n: int) -> int | str:

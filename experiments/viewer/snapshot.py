@@ -13,11 +13,12 @@ from sim.memory.block_pool import NO_HASH
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
+from workloads.request import IntArray
 
 Drawn = PagedAllocator | ContiguousAllocator
 Key = tuple[int, int]
 """Row of the trace, and which of its sequences: 0 for the first."""
-NO_BLOCKS, NO_MARKS = np.zeros(0, np.int32), np.zeros(0, bool)
+NO_BLOCKS, NO_MARKS = np.zeros(0, np.int64), np.zeros(0, bool)
 
 
 class Place(NamedTuple):
@@ -72,7 +73,7 @@ class Snapshot:
 
     rows: dict[Key, Row]
     waiting: tuple[int, ...]
-    queue: NDArray[np.int32]
+    queue: IntArray
     findable: NDArray[np.bool_]
     holes: tuple[tuple[int, int], ...]
     parts: tuple[int, ...]

@@ -53,7 +53,7 @@ class Prefix(NamedTuple):
     loads: int = 0
 
 
-NO_PREFIX = Prefix(0, np.zeros(0, np.int32))
+NO_PREFIX = Prefix(0, np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Refusal(NamedTuple):
 
 
 class DecodePath(NamedTuple):
-    """What several decode steps did to a block pool: running totals after each step, int64 arrays of shape (steps,)."""
+    """What several decode steps did to a block pool: after each step what was still to come, int64 arrays of shape (steps,)."""
 
     taken: IntArray
     evicted: IntArray

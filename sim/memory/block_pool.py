@@ -15,10 +15,11 @@ front, one with a hash to the end, so it is evicted as late as possible:
 
 Older versions of vLLM put every freed block at the end, hashed or not (``split_freed=False``).
 
-Two array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its
-place in the log goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. And
-block hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest cached prefix is
-one gather and one argmax.
+Three array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its
+place in the log goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. Block
+hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest cached prefix is one gather
+and one argmax. And block ids are 64-bit where they index arrays: numpy converts all others first, which for some ten
+blocks takes five times as long as the look-up itself.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 
 from workloads.request import IntArray
 
-BlockIds = NDArray[np.int32]
+BlockIds = IntArray
 
 NO_HASH = -1
 NOT_FREE = -1
@@ -80,7 +81,7 @@ class BlockPool:
         self._copies: dict[int, list[int]] = {}
         self._has_copies = np.zeros(num_blocks, bool)
         self._watchers: list[Callable[[BlockIds], None]] = []
-        self._start_log(np.arange(1, num_blocks, dtype=np.int32))
+        self._start_log(np.arange(1, num_blocks))
 
     def start_counting(self) -> None:
         """Counters of evicted, taken and touched blocks begin at 0 now."""
@@ -95,6 +96,10 @@ class BlockPool:
         ValueError
             If fewer than ``n`` blocks are free: the caller asks `free` first.
         """
+        return self.take_marked(n)[0]
+
+    def take_marked(self, n: int) -> tuple[BlockIds, NDArray[np.bool_]]:
+        """`take`, and which of the blocks were evicted for it."""
         if n > self.free:
             raise ValueError(f"asked for {n} blocks with {self.free} free")
         blocks, self._head = self._front(n)
@@ -102,13 +107,12 @@ class BlockPool:
         self.ref[blocks] = 1
         self.free -= n
         self.taken += n
-        if self.cached_free:
-            self._evict(blocks)
-        return blocks
-
-    def peek(self, n: int) -> BlockIds:
-        """The ``n`` blocks the next `take` will hand out; nothing changes."""
-        return self._front(n)[0]
+        hashes = self.hash_of[blocks]
+        hashed = hashes != NO_HASH
+        evicted = int(np.count_nonzero(hashed))
+        if evicted:
+            self._evict(*(blocks, hashes) if evicted == n else (blocks[hashed], hashes[hashed]))
+        return blocks, hashed
 
     def touch(self, blocks: BlockIds) -> None:
         """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
@@ -153,8 +157,7 @@ class BlockPool:
     # ------------------------------------------------------------------ the prefix index
     def find(self, hashes: IntArray) -> BlockIds:
         """The block of each hash, NO_HASH where there is none (rule 6)."""
-        found: BlockIds = self._index[hashes]
-        return found
+        return self._index[hashes].astype(np.int64)
 
     def lookup(self, hashes: IntArray) -> BlockIds:
         """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
@@ -166,9 +169,16 @@ class BlockPool:
         """Make full blocks findable, in this order; one whose hash is there already is kept beside the first (rule 6)."""
         self.hash_of[blocks] = hashes
         new = self._index[hashes] == NO_HASH
-        self._index[hashes[new][::-1]] = blocks[new][::-1]      # of equal ones the first stays: it is written last
-        copy = (self._index[hashes] != blocks).nonzero()[0]
-        for block, content in zip(blocks[copy].tolist(), hashes[copy].tolist(), strict=True):
+        if np.count_nonzero(new) == len(new):
+            self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
+        else:
+            self._index[hashes[new][::-1]] = blocks[new][::-1]
+        copy = self._index[hashes] != blocks
+        if np.count_nonzero(copy):
+            self._note_copies(blocks[copy], hashes[copy])
+
+    def _note_copies(self, blocks: BlockIds, hashes: IntArray) -> None:
+        for block, content in zip(blocks.tolist(), hashes.tolist(), strict=True):
             self._copies.setdefault(content, []).append(block)
             self._has_copies[[block, self._index[content]]] = True
 
@@ -176,20 +186,14 @@ class BlockPool:
         """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any; `hash_of` still has theirs."""
         self._watchers.append(seen)
 
-    def _evict(self, blocks: BlockIds) -> None:
-        hashes = self.hash_of[blocks]
-        hashed = hashes != NO_HASH
-        gone = blocks[hashed]
-        if not len(gone):
-            return
-        self.evicted += len(gone)
-        self.cached_free -= len(gone)
+    def _evict(self, blocks: BlockIds, hashes: IntArray) -> None:
+        self.evicted += len(blocks)
+        self.cached_free -= len(blocks)
         for seen in self._watchers:
-            seen(gone)
-        self.hash_of[gone] = NO_HASH
-        hashes = hashes[hashed]
-        if self._copies and self._has_copies[gone].any():
-            self._forget_copies(gone, hashes)
+            seen(blocks)
+        self.hash_of[blocks] = NO_HASH
+        if self._copies and np.count_nonzero(self._has_copies[blocks]):
+            self._forget_copies(blocks, hashes)
         else:
             self._index[hashes] = NO_HASH
 
@@ -218,7 +222,7 @@ class BlockPool:
     def _start_log(self, queue: BlockIds) -> None:
         """Lay the queue out in the middle of a fresh log: half of the room for either end."""
         size = 4 * self.num_blocks + 64
-        self._log = np.zeros(size, np.int32)
+        self._log = np.zeros(size, np.int64)
         self._at = np.arange(size, dtype=np.int32)
         self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
         self._head = (size - len(queue)) // 2

@@ -75,7 +75,7 @@ class BlockTables:
         self._ends = SharedEnds(block_size)
         served = self._longest(demand)[~demand.too_long]
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
-        self._table: NDArray[np.int32] = np.zeros((64, self._width), np.int32)
+        self._table: IntArray = np.zeros((64, self._width), np.int64)
         self._free_handles = list(range(63, -1, -1))
 
     def _longest(self, demand: Demand) -> IntArray:
@@ -89,12 +89,12 @@ class BlockTables:
             self.stats.start_counting()
 
     # ------------------------------------------------------------------ rows
-    def table(self, handle: int) -> NDArray[np.int32]:
+    def table(self, handle: int) -> IntArray:
         """The block table of a sequence: logical block -> block id (a view)."""
-        row: NDArray[np.int32] = self._table[handle, : int(self.held[handle]) // self.block_size]
+        row: IntArray = self._table[handle, : int(self.held[handle]) // self.block_size]
         return row
 
-    def _new_row(self, request: int, blocks: NDArray[np.int32], filled: int) -> int:
+    def _new_row(self, request: int, blocks: IntArray, filled: int) -> int:
         """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
         if not self._free_handles:
             n = len(self.held)
@@ -123,17 +123,17 @@ class BlockTables:
         if not self.held[handle]:
             raise ValueError(f"handle {handle} holds nothing")
 
-    def _give(self, rows: IntArray, places: IntArray, total: int) -> NDArray[np.int32]:
-        """Put ``total`` new blocks into the block tables; returns how many slots of each will be filled."""
+    def _give(self, rows: IntArray, places: IntArray, total: int) -> tuple[NDArray[np.bool_], IntArray]:
+        """Put ``total`` new blocks into the block tables; returns which were evicted, and how many slots of each will fill."""
         size = self.block_size
-        blocks = self.pool.take(total)
+        blocks, evicted = self.pool.take_marked(total)
         self._table[rows, places] = blocks
         if self.stats is not None:
             self.stats.wrote(blocks, self._request[rows])
         self.slots += total * size
-        will_fill: NDArray[np.int32] = np.minimum(self._end[rows] - places * size, size)
+        will_fill: IntArray = np.minimum(self._end[rows] - places * size, size)
         self.fillable += int(np.add.reduce(will_fill))
-        return will_fill
+        return evicted, will_fill
 
     def _leave_shared(self, rows: IntArray, computed: IntArray) -> None:
         """The last blocks of these sequences stay with the others; `_give` puts copies in their place."""
@@ -152,9 +152,7 @@ class BlockTables:
         evicted: IntArray | int = 0
         fillable: IntArray | int = 0
         if path is not None:                           # go back from the state after the last step
-            taken = path.taken[-1] - path.taken
-            evicted = path.evicted[-1] - path.evicted
-            fillable = path.fillable[-1] - path.fillable
+            taken, evicted, fillable = path
         free = (pool.free + taken) * size
         cached = (pool.cached_free + evicted) * size
         used = self.capacity - self.rest - free
@@ -166,7 +164,7 @@ class BlockTables:
                           open_slots if refused else 0, 0 if refused else open_slots)
 
     def logical(self, path: DecodePath | None = None) -> IntArray | int:
-        return self.slots if path is None else self.slots - (path.taken[-1] - path.taken) * self.block_size
+        return self.slots if path is None else self.slots - path.taken * self.block_size
 
     def largest_hole(self) -> None:
         return None
@@ -184,6 +182,6 @@ def runs(handles: IntArray, first: IntArray, counts: IntArray) -> tuple[IntArray
     if total == np.count_nonzero(counts):              # at most one each: the usual case of a decode step
         one = counts.nonzero()[0]
         return handles[one], first[one]
-    behind = np.cumsum(counts) - counts
-    within = np.arange(total) - np.repeat(behind, counts)
-    return np.repeat(handles, counts), np.repeat(first, counts) + within
+    run = np.arange(len(counts)).repeat(counts)
+    behind = counts.cumsum() - counts
+    return handles[run], (first - behind)[run] + np.arange(total)

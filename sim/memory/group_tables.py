@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sim.memory.allocator import DecodePath, Refusal, SlotCounts
 from sim.memory.block_pool import BlockIds, BlockPool
@@ -80,7 +79,7 @@ class GroupTables:
         self._length: IntArray = np.zeros(64, np.int64)              # places of each table
         self._leaves_at: IntArray = np.full(64, UNBOUNDED, np.int64) # computed tokens at which the next block leaves a window
         self._first: IntArray = np.zeros((64, len(groups)), np.int64)
-        self._table: NDArray[np.int32] = np.zeros((64, len(groups), width), np.int32)
+        self._table: IntArray = np.zeros((64, len(groups), width), np.int64)
         self._windows = np.array([g for g, kind in enumerate(groups) if kind.reach is not None], np.int64)
         self._free_handles = list(range(63, -1, -1))
 

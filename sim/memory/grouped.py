@@ -88,7 +88,7 @@ class GroupedAllocator(GroupTables):
         """Its ``blocks`` have shape (blocks hit, groups), with 0 where a group does not need the block."""
         width, limit = len(self.groups), tokens - 1
         if self.hashes is None:
-            return Prefix(0, np.zeros((0, width), np.int32))
+            return Prefix(0, np.zeros((0, width), np.int64))
         keys = self.hashes.span(request, 0, limit // self.block_size) * width
 
         def cached(kind: GroupKind, blocks: int) -> NDArray[np.bool_]:
@@ -97,7 +97,7 @@ class GroupedAllocator(GroupTables):
             return both
 
         hit, first = self._search.longest(limit, cached)
-        found = np.zeros((hit, width), np.int32)
+        found = np.zeros((hit, width), np.int64)
         for g, kind in enumerate(self.groups):
             found[first[kind]:, g] = self.pool.find(keys[first[kind]:hit] + g)
         return Prefix(hit * self.block_size, found)
@@ -172,7 +172,7 @@ class GroupedAllocator(GroupTables):
 
     def _grow_in_turn(self, handles: IntArray, more: IntArray, gone: Leaving) -> int:
         """The same where a block that one sequence gives back may be the next one's."""
-        segments, taken, freed, served = deque(gone.segments()), [np.zeros(0, np.int32)], 0, len(handles)
+        segments, taken, freed, served = deque(gone.segments()), [np.zeros(0, np.int64)], 0, len(handles)
         busy = more > 0
         busy[gone.rows] = True
         for i in busy.nonzero()[0].tolist():

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag, Prefix
-from sim.memory.block_pool import NO_HASH, BlockIds
+from sim.memory.block_pool import BlockIds
 from sim.memory.block_tables import ALL, BlockTables, runs
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
@@ -105,7 +105,7 @@ class PagedAllocator(BlockTables):
         if self._ends.extra:                           # a copy takes the place of the last block
             copied = self._copy(handles, computed, new)
             first, more = have - copied, more + copied
-        needed = np.cumsum(more)
+        needed = more.cumsum()
         total = int(needed[-1])
         if total > self.pool.free:                     # only the first few, in running order
             fit = int(np.searchsorted(needed, self.pool.free, side="right"))
@@ -183,28 +183,29 @@ class PagedAllocator(BlockTables):
             raise ValueError("no decode steps at once while a partly filled block is shared")
         size, n = self.block_size, len(handles)
         held = self.held[handles]
-        until = held - computed                        # steps each sequence makes before it needs a block
+        until = held - computed                        # steps each sequence makes before its last block is full
         periods, rest = divmod(steps, size)
-        in_rest = until < rest
-        total = periods * n + int(np.count_nonzero(in_rest))
-        path = None
-        if total:
-            order = np.argsort(until, kind="stable")   # the order of the needs within each period of `size` steps
-            event = np.arange(total)
-            turn, who = event // n, order[event % n]
-            at_step = until[who] + size * turn         # never decreasing
-            hashed = self.pool.hash_of[self.pool.peek(total)] != NO_HASH
-            will_fill = self._give(handles[who], held[who] // size + turn, total)
-            self.held[handles] = held + size * (periods + in_rest)
-            taken = np.searchsorted(at_step, np.arange(steps), side="right")
-            path = DecodePath(taken, *(np.concatenate(([0], np.cumsum(x)))[taken] for x in (hashed, will_fill)))
         if self.private_after is not None:
             self._filled[handles] = computed + steps
+        ends = (until <= rest).nonzero()[0]
+        total = periods * n + len(ends)                # so many blocks get full, those that are full now among them
+        if not total:
+            return None
+        order = until.argsort(kind="stable") if periods else ends[until[ends].argsort(kind="stable")]
+        turn, who = np.divmod(np.arange(total), len(order))
+        who = order[who]                               # in each `size` steps in this order
+        after = until[who] + size * turn               # steps after which a block is full, never decreasing
+        rows, place = handles[who], held[who] // size + turn
+        taking = until < rest                          # a block that the last step fills has none behind it yet
+        taken = periods * n + int(np.count_nonzero(taking))
+        path = None
+        if taken:
+            moves = self._give(rows[:taken], place[:taken], taken)
+            self.held[handles] = held + size * (periods + taking)
+            path = _path(after[:taken], *moves, steps)
         if self.hashes is not None:
-            first = computed // size
-            row, place = runs(np.arange(n), first, (computed + steps) // size - first)
-            order = np.argsort((place + 1) * size - computed[row], kind="stable")      # by the step that fills them
-            self._cache_full(handles[row[order]], place[order])
+            full = int(np.count_nonzero(until == 0))   # those were full before the first of these steps
+            self._cache_full(rows[full:], place[full:] - 1)
         return path
 
     def release(self, handle: int) -> None:
@@ -214,3 +215,13 @@ class PagedAllocator(BlockTables):
             self._ends.leave(self._filled[[handle]], self._end[[handle]])
         self.pool.release(table)
         self._drop_row(handle)
+
+
+def _path(after: IntArray, evicted: NDArray[np.bool_], will_fill: IntArray, steps: int) -> DecodePath:
+    """What is still to come after each of ``steps`` steps of blocks taken when ``after`` steps were made."""
+    done = np.zeros((3, len(after) + 1), np.int64)     # running totals, block by block
+    done[0] = np.arange(len(after) + 1)
+    evicted.cumsum(out=done[1, 1:])
+    will_fill.cumsum(out=done[2, 1:])
+    taken = after.searchsorted(np.arange(steps), side="right")
+    return DecodePath(*(done[:, -1:] - done).take(taken, axis=1))

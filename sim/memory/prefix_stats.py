@@ -8,7 +8,6 @@ hit block is the request that wrote it: the request itself before one of the sam
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sim.demand import Demand
 from sim.memory.allocator import Ask
@@ -28,7 +27,7 @@ class PrefixStats:
     def __init__(self, demand: Demand, num_blocks: int, block_size: int) -> None:
         self._block_size = block_size
         self._session = demand.session
-        self._writer: NDArray[np.int64] = np.full(num_blocks, -1, np.int64)
+        self._writer: IntArray = np.full(num_blocks, -1, np.int64)
         self.start_counting()
 
     def start_counting(self) -> None:
@@ -39,11 +38,11 @@ class PrefixStats:
         self.hit_tokens_by_origin, self.resume_hit_tokens_by_origin = dict.fromkeys(ORIGINS, 0), dict.fromkeys(ORIGINS, 0)
         self.host_hit_tokens = self.resume_host_hit_tokens = 0
 
-    def wrote(self, blocks: NDArray[np.int32], request: int | IntArray) -> None:
+    def wrote(self, blocks: IntArray, request: int | IntArray) -> None:
         """Remember who was given ``blocks``: one request for all of them, or one each."""
         self._writer[blocks] = request
 
-    def writers(self, blocks: NDArray[np.int32]) -> IntArray:
+    def writers(self, blocks: IntArray) -> IntArray:
         """Who wrote the contents of ``blocks``."""
         return self._writer[blocks]
 

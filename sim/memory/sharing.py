@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from workloads.request import IntArray
 
 
-def writers_that_copy(blocks: NDArray[np.int32], ref: NDArray[np.int32]) -> NDArray[np.bool_]:
+def writers_that_copy(blocks: IntArray, ref: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which of these writers, in this order, need a copy of the block each is about to write into.
 
     Examples
