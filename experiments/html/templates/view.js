@@ -154,6 +154,8 @@ function drawLegend() {
   }
 }
 
+at("extent").textContent = [run.thinned && `Thinned: ${run.thinned}, those around refusals, preemptions and evictions first.`,
+                            ...lanes.map(scaleText)].filter(Boolean).join(" ");
 at("lanes").replaceChildren(...views.map(({ root }) => root));
 at("slider").max = last;
 if (matchMedia("(prefers-reduced-motion: reduce)").matches) at("speed").value = "1";

@@ -37,20 +37,17 @@ class LaneView {
     this.root.setAttribute("aria-labelledby", id);
     parts.about.textContent = about;
     parts.total.textContent = thousands(capacity);
-    parts.notes.replaceChildren(...[...notes, ...this.#scale()].map((note) => element("li", note)));
+    parts.notes.replaceChildren(...[...notes, scaleText(this.lane)].filter(Boolean).map((note) => element("li", note)));
     parts.fixed.replaceChildren(...fixed.map((line) => element("li", line)));
     parts.blocks.hidden = arena;
     const what = arena ? `${counted(capacity, "slot")} in address order; arrow keys go from one reservation or hole to the next`
                        : `${counted(blocks, "block")} of ${counted(size, "slot")}; arrow keys go from block to block`;
-    parts.map.setAttribute("aria-label", `Memory map of ${name}: ${what}`);
+    const { frames, moments } = this.lane.data, thinned = frames.length < moments
+      ? `; ${thousands(frames.length)} of ${counted(moments, "moment")} are on this page` : "";
+    const scale = scaleText(this.lane);
+    parts.map.setAttribute("aria-label", `Memory map of ${name}: ${what}${thinned}${scale && `; ${scale}`}`);
     parts.detail.id = `detail-${this.number}`;
     parts.map.setAttribute("aria-describedby", parts.detail.id);
-  }
-
-  #scale() {
-    const { each } = gridOf(this.lane, 300);
-    if (this.lane.data.arena || each === 1) return [];
-    return [`each cell of the map is ${each} blocks in a row; colours show their slots by part`];
   }
 
   #listen() {
