@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 from browser import opened
 from viewed import built_in
@@ -101,3 +104,60 @@ def test_focus_tells_beside_the_map_and_escape_and_leaving_put_it_away(page):
     assert detail.is_visible()
     canvas.blur()
     assert detail.is_hidden()
+
+
+# ---------------------------------------------------------------------- where the focus goes
+def test_a_time_is_gone_to_and_the_keys_are_the_pages_again(page):
+    page.play.fill("#seconds", "1.5")
+    page.play.press("#seconds", "Enter")
+    assert page.text("#time") == "1.500 s" and page.play.input_value("#seconds") == "1.500"
+    here = page.play.evaluate("shown.stop")
+    page.play.keyboard.press("r")
+    assert page.play.evaluate("shown.stop") == page.play.evaluate(f"jumps.refuse.find((stop) => stop > {here})")
+    assert page.text("#time") == page.play.input_value("#seconds") + " s"
+
+
+@pytest.mark.parametrize(("time", "told", "there"), [
+    ("-1", r"-1 s is before the first event, at [\d.]+ s", "0"), ("99", r"99 s is after the last event, at [\d.]+ s", "last"),
+    ("", "no time is given", "3")])
+def test_a_time_outside_of_the_run_says_so(page, time, told, there):
+    for _ in range(3):
+        page.play.keyboard.press(".")
+    page.play.fill("#seconds", time)
+    page.play.press("#seconds", "Enter")
+    assert re.fullmatch(told, page.text("#nothing")) and page.play.evaluate(f"shown.stop === {there}")
+    for key in ("End", "Home"):
+        page.play.keyboard.press(key)
+    assert page.text("#nothing") == ""
+
+
+def test_the_outline_of_what_is_chosen_leaves_with_the_focus(page):
+    image = "document.querySelectorAll('canvas.map')[2].toDataURL()"
+    page.play.keyboard.press("r")
+    plain = page.play.evaluate(image)
+    canvas = page.play.locator("canvas.map").nth(2)
+    canvas.click(position={"x": 100, "y": 50})
+    page.play.mouse.move(1, 1)
+    assert page.play.evaluate(image) != plain
+    canvas.blur()
+    assert page.play.evaluate(image) == plain
+
+
+def test_an_entry_of_the_list_leads_to_the_map(page):
+    lane = page.play.locator('[data-lane="paged"]')
+    lane.locator("summary").click()
+    lane.locator(".events button").nth(2).click()
+    box = lane.locator(".map").bounding_box()
+    controls = page.play.locator("#controls").bounding_box()
+    assert controls["y"] + controls["height"] <= box["y"] and box["y"] + box["height"] < 720
+    assert page.play.evaluate("document.activeElement.closest('.lane').dataset.lane") == "paged"
+    page.play.keyboard.press("p")
+    assert lane.locator(".said .preempt").count() == 1
+
+
+def test_on_paper_there_are_no_controls_and_panels_stay_whole(page):
+    page.play.emulate_media(media="print")
+    assert page.play.locator("#controls button:visible, #controls input:visible, #controls select:visible").count() == 0
+    assert page.play.evaluate("getComputedStyle(document.querySelector('.lane')).breakInside") == "avoid"
+    boxes = [lane.bounding_box() for lane in page.play.locator(".lane").all()]
+    assert all(one["y"] + one["height"] <= two["y"] for one, two in itertools.pairwise(boxes))

@@ -192,6 +192,12 @@ class LaneView {
     return blocks ? cellText(lane, run, state, laid, blocks) : addressText(lane, run, item);
   }
 
+  /** Brings the map into view, with the focus on it. */
+  lead() {
+    this.parts.map.focus({ preventScroll: true });
+    this.root.scrollIntoView({ block: "start" });
+  }
+
   /** A list of everything that did not go smoothly, each entry a way there. */
   listEvents(go) {
     const found = this.lane.data.frames.flatMap(({ s }, frame) => s.filter(([kind]) => kind in LISTED_KINDS)
