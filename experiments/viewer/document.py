@@ -91,7 +91,8 @@ class LaneLog(Recorder):
             "first": self._start, "frames": self._written, "moments": self.moments, "notes": self._notes(run),
             "names": [self.names.sequence(key) for key in keys], "requests": [key[0] for key in keys],
             "fixed": fixed_lines(allocator, config.num_blocks, config.block_size, config.max_model_len, per_token),
-            "moving": moving_lines(allocator, self._by_ceiling), "capacity": allocator.capacity, **_shape(allocator),
+            "moving": moving_lines(allocator, self._by_ceiling, config.max_model_len),
+            "capacity": allocator.capacity, **_shape(allocator),
         }
 
     def _notes(self, run: Run) -> list[str]:

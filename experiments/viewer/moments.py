@@ -131,7 +131,7 @@ class Watcher(Observer):
         happened = {
             "preempt": step.preempted, "evict": seen.evicted, "admit": step.admitted or step.swapped_in,
             "share": any(cached for _, cached, *_ in step.admitted), "copy": allocator.copies > seen.copies,
-            "refuse": self._refused_anew(),
+            "refuse": not step.preempted and self._refused_anew(),     # a step that preempts admits nobody, whatever is free
             "grow": taken > seen.taken and not step.admitted,
         }
         seen.taken, seen.copies = taken, allocator.copies

@@ -140,6 +140,8 @@ class LaneView {
   }
 
   #ledger() {
+    const rounding = [...this.state.rows.values()].reduce((sum, { place }) => sum + (place ? place[2] - place[1] : 0), 0);
+    this.parts.rounding.textContent = rounding ? `(${thousands(rounding)} of it rounding)` : "";
     const { capacity } = this.lane.data;
     for (const row of this.parts.ledger.rows) {
       const slots = this.state.parts[row.dataset.part];
