@@ -20,7 +20,7 @@ from experiments.viewer.document import LaneLog, document
 from experiments.viewer.legend import PARTS, WORDS
 from experiments.viewer.recording import Recording, labels_of
 from experiments.viewer.wording import count
-from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
+from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, REQUESTS, SYSTEM_PROMPTS, SYSTEM_TOKENS, small_workload
 from sim.run import Run
 from workloads.request import InputError, Trace
 
@@ -30,6 +30,8 @@ EXAMPLES = """examples:
   pagedsim view --allocator contiguous-pow2 --allocator paged --placement first-fit --html map.html
   pagedsim view trace.jsonl --model Llama-3.1-8B --gpu H100 --limit 500 --events 4000 --html map.html
 """
+ABOUT = f"{__doc__} Without a trace it shows a small workload: {REQUESTS} requests behind {SYSTEM_PROMPTS} system prompts of " \
+        f"{SYSTEM_TOKENS} tokens, {RATE:g} requests/s in bursts, through {NUM_BLOCKS - 1} blocks and the null block."
 DEFAULT_ALLOCATORS = ("contiguous-max", "contiguous-oracle", "paged", "paged-prefix")
 DEFAULT_EVENTS, LEAST_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, 10, "memory-map.html", 3_000_000
 
@@ -37,6 +39,8 @@ DEFAULT_EVENTS, LEAST_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, 10, "memory-map.
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
+    if options.pools > 1:
+        raise InputError(f"--data-parallel-size {options.pools}: replicas are not drawn, view shows one pool")
     check_outputs({"--html": options.html}, [options.trace, options.warm_trace, options.step_time], to_stdout=(),
                   inputs_are="what is read")
     started = time.perf_counter()
@@ -56,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options of the command."""
-    made = opt.OneLineParser("pagedsim view", description=__doc__, epilog=EXAMPLES,
+    made = opt.OneLineParser("pagedsim view", description=ABOUT, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache):
         add(made)
@@ -67,6 +71,8 @@ def parser() -> argparse.ArgumentParser:
                        help="most events on the page's clock, common to all allocators; longer runs are thinned around "
                        "interesting ones, further where the page "
                        f"would come to {HEAVY_BYTES // 10**6} MB, and say so (default {DEFAULT_EVENTS:,})")
+    group.add_argument("--data-parallel-size", "-dp", dest="pools", type=opt.whole(1), default=1, metavar="N",
+                       help="1 and no other: replicas are not drawn")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
     return made
 

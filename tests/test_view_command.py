@@ -100,8 +100,8 @@ def test_a_trace_of_ones_own_with_a_model_says_bytes(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "named"), [
-    (("--html", "-"), "--html -: "), (("--events", 3), "at least 10 is wanted"),
-    (("--data-parallel-size", 2), "--data-parallel-size"),
+    (("--html", "-"), "--html -: name a file"), (("--events", 3), "at least 10 is wanted"),
+    (("-dp", 2), "--data-parallel-size 2: replicas are not drawn"),
     (("--allocator", "page"), "--allocator"), (("--warm-trace", "x.csv"), "--warm-trace is for a trace file"),
     (("--rate", 1e-12), "--rate 1e-12: "),
     (("--num-gpu-blocks-override", 3, "--max-model-len", 256), "fewer than one request"),
@@ -110,6 +110,10 @@ def test_what_cannot_be_is_one_line(capsys, tmp_path, options, named):
     said = run(capsys, "view", "--html", tmp_path / "map.html", *options)
     assert said.status == 2 and said.err.count("\n") == 1 and named in said.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_says_what_is_built_in(capsys):
+    assert "40 requests behind 2 system prompts of 48 tokens" in " ".join(run(capsys, "view", "--help").out.split())
 
 
 def test_a_page_does_not_overwrite_its_trace(capsys, tmp_path):

@@ -92,7 +92,7 @@ def test_it_fits_the_screen_and_can_be_read(browser, page_file, scheme, width):
             page.play.keyboard.press("p")
         page.play.locator('[data-lane="paged"] summary').click()
         assert page.play.evaluate("document.documentElement.scrollWidth") <= width
-        assert too_faint(page) == []
+        assert too_faint(page) == [] and page.play.locator("#step").is_visible()
         shown = page.play.evaluate("views.map(({ parts }) => [parts.map.clientWidth, parts.map.clientHeight])")
         assert all(wide > 200 and high > 100 for wide, high in shown)
         ground = page.play.evaluate("getComputedStyle(document.body).backgroundColor")
