@@ -54,8 +54,11 @@ def test_refusals_preemptions_and_evictions_come_first_in_bold(page):
     assert [text for _, text in order] == [4, 5, 2, 1, 3]
     page.play.keyboard.press("e")
     assert page.play.evaluate("getComputedStyle(document.querySelector('.said .evict')).fontWeight") == "600"
-    assert page.play.evaluate("views.every(({ parts }) => [...parts.said.children].every((line, i, all) => "
-                              "!i || !URGENT.includes(line.className) || URGENT.includes(all[i - 1].className)))")
+    assert page.play.evaluate("""() => Array.from({ length: last + 1 }, (_, stop) => {
+      show(stop, false);
+      return views.every(({ parts }) => [...parts.said.children].every((line, i, all) =>
+        !i || !URGENT.includes(line.className) || URGENT.includes(all[i - 1].className)));
+    }).every(Boolean)""")
 
 
 def test_what_still_scrolls_is_reached_by_tab(page):
