@@ -52,7 +52,8 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Sequence[str | None
         if path is None or (path == "-" and option in to_stdout):
             continue
         if path == "-":
-            raise InputError(f"{option} -: only {' and '.join(to_stdout)} goes to standard output")
+            raise InputError(f"{option} -: only {' and '.join(to_stdout)} goes to standard output" if to_stdout else
+                             f"{option} -: name a file; nothing of this goes to standard output")
         check_writable(path)
         other = taken.setdefault(os.path.realpath(path), f"the output of {option}")
         if other != f"the output of {option}" and (os.path.isfile(path) or not os.path.exists(path)):

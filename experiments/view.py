@@ -6,25 +6,22 @@ import argparse
 import os
 import sys
 import time
-from dataclasses import replace
 
 from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.html.page import data_block, provenance, render, write_page
 from experiments.load import load_trace
 from experiments.output import check_outputs
-from experiments.progress import Advance, bars
+from experiments.progress import bars
 from experiments.reading import unused
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_trace
 from experiments.viewer.document import LaneLog, document
 from experiments.viewer.legend import PARTS, WORDS
-from experiments.viewer.moments import MomentLog
-from experiments.viewer.thin import kept, shares
-from experiments.viewer.wording import Names
-from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, small_workload
-from sim.engine import Engine
-from sim.run import Observer, Run
+from experiments.viewer.recording import Recording, labels_of
+from experiments.viewer.wording import count
+from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, REQUESTS, SYSTEM_PROMPTS, SYSTEM_TOKENS, small_workload
+from sim.run import Run
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -33,21 +30,25 @@ EXAMPLES = """examples:
   pagedsim view --allocator contiguous-pow2 --allocator paged --placement first-fit --html map.html
   pagedsim view trace.jsonl --model Llama-3.1-8B --gpu H100 --limit 500 --events 4000 --html map.html
 """
+ABOUT = f"{__doc__} Without a trace it shows a small workload: {REQUESTS} requests behind {SYSTEM_PROMPTS} system prompts of " \
+        f"{SYSTEM_TOKENS} tokens, {RATE:g} requests/s in bursts, through {NUM_BLOCKS - 1} blocks and the null block."
 DEFAULT_ALLOCATORS = ("contiguous-max", "contiguous-oracle", "paged", "paged-prefix")
-DEFAULT_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, "memory-map.html", 3_000_000
+DEFAULT_EVENTS, LEAST_EVENTS, DEFAULT_FILE, HEAVY_BYTES = 2000, 10, "memory-map.html", 3_000_000
 
 
 def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
+    if options.pools > 1:
+        raise InputError(f"--data-parallel-size {options.pools}: replicas are not drawn, view shows one pool")
     check_outputs({"--html": options.html}, [options.trace, options.warm_trace, options.step_time], to_stdout=(),
                   inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
-    page = map_page(setup, _allocators(options), options, argv)
+    page, events = map_page(setup, _allocators(options), options, argv)
     write_page(options.html, page)
-    size = len(page.encode())
-    print(f"wrote {options.html}: {size / 1e6:.1f} MB, opens in any browser without a network")
+    size = _bytes(page)
+    print(f"wrote {options.html}: {size / 1e6:.1f} MB, {events}, opens in any browser without a network")
     if size > HEAVY_BYTES:
         setup.notes.append(f"a page of {size / 1e6:.1f} MB: fewer --events, --limit or fewer allocators make it lighter")
     if not options.quiet:
@@ -59,16 +60,19 @@ def main(argv: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """All options of the command."""
-    made = opt.OneLineParser("pagedsim view", description=__doc__, epilog=EXAMPLES,
+    made = opt.OneLineParser("pagedsim view", description=ABOUT, epilog=EXAMPLES,
                              formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     for add in (add_trace, opt.add_sizing, opt.add_scheduler, add_cache):
         add(made)
     opt.add_allocators(made, DEFAULT_ALLOCATORS)
     group = made.add_argument_group("output")
     group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
-    group.add_argument("--events", type=opt.whole(10), default=DEFAULT_EVENTS, metavar="N", help="most events on the page, "
-                       "those of all allocators together; longer runs are thinned around interesting ones, and say so "
-                       f"(default {DEFAULT_EVENTS:,})")
+    group.add_argument("--events", type=opt.whole(LEAST_EVENTS), default=DEFAULT_EVENTS, metavar="N",
+                       help="most events on the page's clock, common to all allocators; longer runs are thinned around "
+                       "interesting ones, further where the page "
+                       f"would come to {HEAVY_BYTES // 10**6} MB, and say so (default {DEFAULT_EVENTS:,})")
+    group.add_argument("--data-parallel-size", "-dp", dest="pools", type=opt.whole(1), default=1, metavar="N",
+                       help="1 and no other: replicas are not drawn")
     group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
     return made
 
@@ -101,8 +105,8 @@ def _allocators(options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str]) -> str:
-    """The text of the page.
+def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
+    """The text of the page, and how many events it has; fewer than asked for where it would be heavier than `HEAVY_BYTES`.
 
     Parameters
     ----------
@@ -113,38 +117,33 @@ def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, w
     words : list of str
         Of the command line behind ``view``.
     """
-    labels = [f"r{request}" for request in range(len(setup.trace))]
-    lanes = _record(setup, allocators, labels, options)
-    source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
-    return render("view.html", title=f"Memory map: {source}", source_name=source, notes=setup.notes,
-                  block_size=setup.sim.block_size, lanes=_listed(allocators), parts=PARTS, words=WORDS,
+    with bars(options.quiet) as progress:
+        recording = Recording(setup, allocators, progress)
+        most, why = options.events, f"--events {options.events:,}"
+        while True:
+            lanes, told = recording.lanes(most, why)
+            page = _page(setup, lanes, options, words, told)
+            size = _bytes(page)
+            if size <= HEAVY_BYTES or most == LEAST_EVENTS:
+                return page, told
+            shown = min(most, recording.events)
+            most = max(LEAST_EVENTS, min(shown - 1, int(0.95 * shown * HEAVY_BYTES / size)))
+            why = f"a page is held under {HEAVY_BYTES / 1e6:g} MB"
+
+
+def _page(setup: Setup, lanes: list[tuple[LaneLog, Run]], options: argparse.Namespace, words: list[str], told: str) -> str:
+    source, requests = setup.trace.source if options.trace is None else os.path.basename(options.trace), len(setup.trace)
+    thinned = told if " of " in told else ""
+    return render("view.html", title=f"Memory map: {source}, {count(requests, 'request')}", source_name=source,
+                  requests=count(requests, "request"), notes=setup.notes, block_size=setup.sim.block_size,
+                  lanes=_listed([lane.name for lane, _ in lanes]), parts=PARTS, words=WORDS,
                   provenance=provenance(["view", *words]),
-                  data=data_block("run", document(lanes, labels, setup.kv_bytes_per_token)))
+                  data=data_block("run", document(lanes, labels_of(setup.trace), setup.kv_bytes_per_token, thinned)))
+
+
+def _bytes(page: str) -> int:
+    return len(page.encode("utf-8", "backslashreplace"))
 
 
 def _listed(names: list[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
-
-
-def _record(setup: Setup, allocators: list[str], labels: list[str], options: argparse.Namespace) -> list[tuple[LaneLog, Run]]:
-    """Each run twice, with the same moments: once to choose among them, once to draw those that were chosen."""
-    names = Names(labels)
-    with bars(options.quiet) as progress:
-        moving: dict[str, list[Observer]] = {
-            name: [] if progress.disable else [Advance(progress, progress.add_task(name, total=2 * len(setup.trace)))]
-            for name in allocators}
-        moments = {name: MomentLog() for name in allocators}
-        for name, log in moments.items():
-            _run(setup, name, [log, *moving[name]])
-        room = shares([len(log.kinds) for log in moments.values()], options.events)
-        lanes = [LaneLog(name, names, kept(log.kinds, most)) for (name, log), most in zip(moments.items(), room, strict=True)]
-        return [(lane, _run(setup, lane.name, [lane, *moving[lane.name]])) for lane in lanes]
-
-
-def _run(setup: Setup, name: str, observers: list[Observer]) -> Run:
-    config = replace(setup.sim, longest_jump=1)
-    try:
-        return Engine(setup.trace, config, name, observers=observers, warm=setup.warm).run()
-    except MemoryError:
-        raise InputError(f"{name}: {config.num_blocks:,} blocks of {config.block_size:,} slots take more memory than there is "
-                         "for a map") from None

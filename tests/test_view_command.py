@@ -44,13 +44,27 @@ def test_rejected_requests_are_named():
                                    ("--num-gpu-blocks-override", 20_000, "--max-model-len", 256)], ids=["small", "large"])
 def test_2000_events_are_under_3_megabytes(capsys, tmp_path, sized):
     recipe, trace, page = tmp_path / "recipe.toml", tmp_path / "trace.csv", tmp_path / "map.html"
-    recipe.write_text('requests = 250\narrivals = "poisson:rate=16"\nprompt = "uniform:least=8,most=48"\n'
+    recipe.write_text('requests = 430\narrivals = "poisson:rate=16"\nprompt = "uniform:least=8,most=48"\n'
                       'output = "uniform:least=8,most=120"\nprefix = "system:tokens=48,prompts=2"\n')
     assert run(capsys, "trace", "synth", recipe, trace, "-q").status == 0
     assert run(capsys, "view", trace, *sized, "--html", page, "-q").status == 0
-    lanes = document_of(page)["lanes"]
-    assert page.stat().st_size < 3_000_000 and sum(len(lane["frames"]) for lane in lanes) == 2000
-    assert all(lane["notes"][0].startswith("500 of ") for lane in lanes)
+    made = document_of(page)
+    assert page.stat().st_size < 3_000_000 and len(made["us"]) == 2000
+    assert re.fullmatch(r"2,000 of [\d,]+ events \(--events 2,000\)", made["thinned"])
+
+
+def test_a_page_is_held_under_its_bound_and_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments.view, "HEAVY_BYTES", 1_000_000)
+    recipe, trace, page = tmp_path / "recipe.toml", tmp_path / "trace.csv", tmp_path / "map.html"
+    recipe.write_text('requests = 300\narrivals = "poisson:rate=50"\nprompt = "uniform:least=200,most=1500"\n'
+                      'output = "uniform:least=2,most=300"\nprefix = "system:tokens=64,prompts=4"\n')
+    assert run(capsys, "trace", "synth", recipe, trace, "-q").status == 0
+    said = run(capsys, "view", trace, "--num-gpu-blocks-override", 1998, "--max-model-len", 2048, "--html", page,
+               "--events", 10_000, "--allocator", "paged", "--allocator", "paged-prefix")
+    made = document_of(page)
+    assert 800_000 < page.stat().st_size < 1_000_000
+    assert re.fullmatch(rf"{len(made['us']):,} of [\d,]+ events \(a page is held under 1 MB\)", made["thinned"])
+    assert f" MB, {made['thinned']}, opens" in said.out
 
 
 def document_of(page):
@@ -86,8 +100,8 @@ def test_a_trace_of_ones_own_with_a_model_says_bytes(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "named"), [
-    (("--html", "-"), "--html -: "), (("--events", 3), "at least 10 is wanted"),
-    (("--data-parallel-size", 2), "--data-parallel-size"),
+    (("--html", "-"), "--html -: name a file"), (("--events", 3), "at least 10 is wanted"),
+    (("-dp", 2), "--data-parallel-size 2: replicas are not drawn"),
     (("--allocator", "page"), "--allocator"), (("--warm-trace", "x.csv"), "--warm-trace is for a trace file"),
     (("--rate", 1e-12), "--rate 1e-12: "),
     (("--num-gpu-blocks-override", 3, "--max-model-len", 256), "fewer than one request"),
@@ -96,6 +110,10 @@ def test_what_cannot_be_is_one_line(capsys, tmp_path, options, named):
     said = run(capsys, "view", "--html", tmp_path / "map.html", *options)
     assert said.status == 2 and said.err.count("\n") == 1 and named in said.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_help_says_what_is_built_in(capsys):
+    assert "40 requests behind 2 system prompts of 48 tokens" in " ".join(run(capsys, "view", "--help").out.split())
 
 
 def test_a_page_does_not_overwrite_its_trace(capsys, tmp_path):
@@ -126,4 +144,5 @@ def test_the_commands_of_the_page_run(capsys, tmp_path, monkeypatch, command):
 def test_a_heavy_page_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(experiments.view, "HEAVY_BYTES", 1000)
     said = run(capsys, "view", "--html", tmp_path / "map.html", "--allocator", "paged")
+    assert ", 10 of " in said.out
     assert "note: a page of 0.1 MB: fewer --events, --limit or fewer allocators make it lighter" in said.err

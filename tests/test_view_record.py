@@ -12,7 +12,7 @@ from viewed import SMALL, SMALL_CONFIG, WAYS, applied, changed, lane_json, made,
 
 from experiments.viewer.changes import list_change
 from experiments.viewer.moments import KINDS, MomentLog, Watcher
-from experiments.viewer.thin import kept
+from experiments.viewer.thin import kept, kept_together
 from sim.engine import Engine
 from sim.run import Observer
 
@@ -111,6 +111,23 @@ def test_the_interesting_stays():
 def test_never_more_than_asked_for(most):
     kinds = [frozenset({KINDS[i % len(KINDS)]}) for i in range(100)]
     assert len(kept(kinds, most)) == most and kept(kinds, most)[-1] == 99 and kept(kinds, 100) == list(range(100))
+
+
+def test_runs_on_one_clock_share_its_room():
+    logs = [MomentLog() for _ in range(2)]
+    for log, times in zip(logs, (range(100), range(50, 60)), strict=True):
+        log.kinds, log.stops = [frozenset({"step"})] * len(times), [(time, 0, 0) for time in times]
+    logs[1].kinds[5] = frozenset({"refuse"})
+    assert kept_together(logs, 200) == [list(range(100)), list(range(10))]
+    thin = kept_together(logs, 20)
+    assert len(thin[0]) == 20 and {0, 5, 9} <= set(thin[1]) and {0, 50, 54, 55, 56, 59, 99} <= set(thin[0])
+
+
+def test_what_must_stay_is_kept_before_refusals():
+    log, other = MomentLog(), MomentLog()
+    log.kinds, log.stops = [frozenset({"refuse"})] * 50, [(time, 0, 0) for time in range(50)]
+    other.kinds, other.stops = [frozenset({"arrive"}), frozenset({"finish"})], [(7, 0, 0), (33, 0, 0)]
+    assert kept_together([log, other], 10)[1] == [0, 1]
 
 
 def test_steps_made_at_once_are_no_moments():

@@ -46,7 +46,7 @@ def test_a_file_whose_name_is_markup_shows_as_text(browser, capsys, tmp_path):
     page_file = tmp_path / "map.html"
     assert run(capsys, "view", tmp_path / name, "--num-gpu-blocks-override", 40, "--html", page_file, "-q").status == 0
     with opened(browser, page_file) as page:
-        assert page.play.title() == f"Memory map: {name}" and page.play.locator("img").count() == 0
+        assert page.play.title() == f"Memory map: {name}, 2 requests" and page.play.locator("img").count() == 0
 
 
 def test_times_beyond_what_javascript_counts_are_exact(browser, tmp_path):
@@ -64,6 +64,8 @@ def test_a_large_pool_is_drawn_in_cells_of_several_blocks(browser, capsys, tmp_p
     with opened(browser, path) as page:
         page.play.keyboard.press("r")
         assert "each cell of the map is 5 blocks" in page.text('[data-lane="paged-prefix"] .notes')
+        assert "Under paged-prefix each cell of the map is 5 blocks in a row" in page.text("#extent")
+        assert "each cell of the map is 5 blocks" in page.play.get_attribute('[data-lane="paged-prefix"] .map', "aria-label")
         page.play.locator('[data-lane="paged-prefix"] canvas.map').focus()
         assert page.text('[data-lane="paged-prefix"] .detail').startswith("Blocks 1 to 5, slots: ")
 
@@ -73,6 +75,8 @@ def test_a_thinned_run_says_what_is_left_out(browser, capsys, tmp_path):
     assert run(capsys, "view", "--events", 60, "--html", path, "-q", "--allocator", "paged").status == 0
     with opened(browser, path) as page:
         assert re.match(r"60 of \d+ moments are on this page", page.text(".notes"))
+        assert re.match(r"Thinned: 60 of \d+ events \(--events 60\), those around refusals", page.text("#extent"))
+        assert re.search(r"; 60 of \d+ moments are on this page$", page.play.get_attribute("canvas.map", "aria-label"))
         page.play.keyboard.press("ArrowRight")
         while not page.play.locator(".said .soft", has_text="left out").count():
             page.play.keyboard.press("ArrowRight")
@@ -88,7 +92,7 @@ def test_it_fits_the_screen_and_can_be_read(browser, page_file, scheme, width):
             page.play.keyboard.press("p")
         page.play.locator('[data-lane="paged"] summary').click()
         assert page.play.evaluate("document.documentElement.scrollWidth") <= width
-        assert too_faint(page) == []
+        assert too_faint(page) == [] and page.play.locator("#step").is_visible()
         shown = page.play.evaluate("views.map(({ parts }) => [parts.map.clientWidth, parts.map.clientHeight])")
         assert all(wide > 200 and high > 100 for wide, high in shown)
         ground = page.play.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -6,12 +6,12 @@ stays as it is at the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from experiments.viewer.changes import MOST_WAITING, Change, Changes, exact
 from experiments.viewer.formula import by_ceiling, fixed_lines, moving_lines, numbers
+from experiments.viewer.moments import Places, Stop
 from experiments.viewer.record import Frame, Recorder
 from experiments.viewer.snapshot import Drawn, Snapshot
 from experiments.viewer.wording import Names
@@ -31,8 +31,6 @@ ABOUT = {
     "token": "single slots",
     "vattention": "pages of memory behind a contiguous range of addresses",
 }
-Stop = tuple[int, int, int]
-"""Time in microseconds, phase, and which of several at that instant and phase."""
 
 
 class LaneLog(Recorder):
@@ -65,16 +63,14 @@ class LaneLog(Recorder):
         self.changes = Changes()
         self._told = ""
         self._by_ceiling = True
-        self._at_once: Counter[tuple[int, int]] = Counter()
+        self._place = Places()
 
     def begun(self, allocator: Allocator, scheduler: Scheduler) -> None:
         super().begun(allocator, scheduler)
         self._start = self._change(self.first)
 
     def frame(self, frame: Frame) -> None:
-        instant = (frame.time_us, frame.phase)
-        self.stops.append((*instant, self._at_once[instant]))
-        self._at_once[instant] += 1
+        self.stops.append(self._place.stop(frame.time_us, frame.phase))
         made: Change = {"s": [list(sentence) for sentence in frame.sentences]}
         if frame.left_out:
             made["k"] = frame.left_out
@@ -95,7 +91,8 @@ class LaneLog(Recorder):
             "first": self._start, "frames": self._written, "moments": self.moments, "notes": self._notes(run),
             "names": [self.names.sequence(key) for key in keys], "requests": [key[0] for key in keys],
             "fixed": fixed_lines(allocator, config.num_blocks, config.block_size, config.max_model_len, per_token),
-            "moving": moving_lines(allocator, self._by_ceiling), "capacity": allocator.capacity, **_shape(allocator),
+            "moving": moving_lines(allocator, self._by_ceiling, config.max_model_len),
+            "capacity": allocator.capacity, **_shape(allocator),
         }
 
     def _notes(self, run: Run) -> list[str]:
@@ -112,7 +109,8 @@ class LaneLog(Recorder):
         return notes
 
 
-def document(lanes: Sequence[tuple[LaneLog, Run]], labels: Sequence[str], per_token: int | None = None) -> JsonObject:
+def document(lanes: Sequence[tuple[LaneLog, Run]], labels: Sequence[str], per_token: int | None = None,
+             thinned: str = "") -> JsonObject:
     """All that the page's script reads.
 
     Parameters
@@ -123,11 +121,14 @@ def document(lanes: Sequence[tuple[LaneLog, Run]], labels: Sequence[str], per_to
         What each request is called.
     per_token : int, optional
         Bytes of one token's K and V on a GPU.
+    thinned : str
+        How many events remain and why, where some are left out.
     """
     stops = sorted({stop for log, _ in lanes for stop in log.stops})
     place = {stop: i for i, stop in enumerate(stops)}
     asked = sorted({request for log, _ in lanes for request in log.asked})
-    return {"us": [exact(time_us) for time_us, _, _ in stops], "labels": {str(request): labels[request] for request in asked},
+    return {"thinned": thinned, "us": [exact(time_us) for time_us, _, _ in stops],
+            "labels": {str(request): labels[request] for request in asked},
             "lanes": [log.lane(place, run, per_token) for log, run in lanes]}
 
 

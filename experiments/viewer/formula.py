@@ -8,6 +8,8 @@ from experiments.viewer.snapshot import Drawn, Snapshot
 from experiments.viewer.wording import count
 from sim import kv_formula
 from sim.memory.contiguous import ContiguousAllocator
+from sim.memory.paged import PagedAllocator
+from sim.memory.paging import PageAllocator
 from sim.sizing.hardware import GIB
 
 TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block once more (shared) = {3} in use; " \
@@ -15,6 +17,9 @@ TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block 
 CEILINGS = TABLES.replace("sequences: ", "sequences: Σ ⌈tokens ÷ %s⌉ = ")
 RESERVATIONS = "{0} reservations: Σ = {1} slots, {2} with rounding; {3} − {2} = {4} free; holes: {5}"
 USEFUL = "useful share of what is allocated: token states ÷ (token states + reserved + internal) = {%d} ÷ {%d} = {%d}"
+ROUNDED = USEFUL + "; what rounding adds, {2} − {1} slots, is outside of it (external fragmentation)"
+MEAN = "now {3} in use ÷ {0} sequences = {10} %ss on average (shared ones counted once), where one of the longest takes %s: " \
+       "that is why more can run at once"
 
 
 def fixed_lines(allocator: Drawn, num_blocks: int, block_size: int, max_model_len: int, per_token: int | None) -> list[str]:
@@ -34,28 +39,47 @@ def fixed_lines(allocator: Drawn, num_blocks: int, block_size: int, max_model_le
     if per_token is not None:
         gib = slots * per_token / GIB
         lines.append(f"bytes: {slots:,} slots × {per_token:,} bytes a token = {slots * per_token:,} bytes = {gib:,.2f} GiB")
-    most = kv_formula.max_concurrency(num_blocks, block_size, max_model_len)
-    blocks = kv_formula.blocks_for(max_model_len, block_size)
     if not isinstance(allocator, ContiguousAllocator):
-        return [*lines, f"longest requests at once, as vLLM reports it: {num_blocks:,} blocks ÷ ⌈{max_model_len:,} ÷ "
-                f"{block_size:,}⌉ = {num_blocks:,} ÷ {blocks:,} = {most:.2f}"]
+        return [*lines, _longest(allocator, num_blocks, max_model_len)]
     largest = int(allocator.reservation.max())
     rounded = allocator.arena.rounded(largest)
     return [*lines, f"largest reservations at once: ⌊{slots:,} ÷ {rounded:,}⌋ = {slots // rounded:,}"
             + (f" ({count(largest, 'slot')} rounded up)" if rounded > largest else "")]
 
 
-def moving_lines(allocator: Drawn, by_ceiling: bool) -> list[str]:
+def _longest(allocator: PagedAllocator, num_blocks: int, max_model_len: int) -> str:
+    """How many of the longest requests fit at once, in what the pool is divided into."""
+    size, unit, usable = allocator.block_size, unit_of(allocator), allocator.pool.num_blocks - 1
+    each = kv_formula.blocks_for(max_model_len, size)
+    whole = f"⌊{usable:,} ÷ {each:,}⌋ = {usable // each:,}"
+    if unit != "block":
+        return f"longest requests at once: {usable:,} {unit}s, ⌈{max_model_len:,} ÷ {size:,}⌉ = {each:,} each: {whole}"
+    most = kv_formula.max_concurrency(num_blocks, size, max_model_len)
+    return f"longest requests at once, as vLLM reports it: {num_blocks:,} blocks ÷ ⌈{max_model_len:,} ÷ {size:,}⌉ = " \
+           f"{num_blocks:,} ÷ {each:,} = {most:.2f}; vLLM counts the null block too, without it {whole}"
+
+
+def moving_lines(allocator: Drawn, by_ceiling: bool, max_model_len: int) -> list[str]:
     """What changes, with places for the `numbers` of each moment.
 
     Parameters
     ----------
     by_ceiling : bool
         Whether each sequence has just the blocks that its tokens take.
+    max_model_len : int
+        In tokens.
     """
     if isinstance(allocator, ContiguousAllocator):
-        return [RESERVATIONS, USEFUL % (6, 7, 8)]
-    return [CEILINGS % f"{allocator.block_size:,}" if by_ceiling else TABLES, USEFUL % (7, 8, 9)]
+        return [RESERVATIONS, ROUNDED % (6, 7, 8)]
+    unit, most = unit_of(allocator), kv_formula.blocks_for(max_model_len, allocator.block_size)
+    tables = CEILINGS % f"{allocator.block_size:,}" if by_ceiling else TABLES
+    tables = tables.replace("block", unit).replace(f"{unit} tables", "block tables")
+    return [tables, MEAN % (unit, f"{most:,}"), USEFUL % (7, 8, 9)]
+
+
+def unit_of(allocator: PagedAllocator) -> str:
+    """What its pool is divided into."""
+    return {1: "slot"}.get(allocator.block_size, "page" if isinstance(allocator, PageAllocator) else "block")
 
 
 def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
@@ -71,7 +95,8 @@ def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
     listed, held = sum(len(row.blocks) for row in pool.rows.values()), allocator.pool.num_blocks - 1 - len(pool.queue)
     cached = pool.parts[3] // allocator.block_size
     free = len(pool.queue) - cached
-    return [*(f"{n:,}" for n in (len(pool.rows), listed, listed - held, held, cached, free, held + cached + free)), *last]
+    return [*(f"{n:,}" for n in (len(pool.rows), listed, listed - held, held, cached, free, held + cached + free)), *last,
+            f"{held / len(pool.rows):,.1f}" if pool.rows else "–"]
 
 
 def by_ceiling(allocator: Drawn, pool: Snapshot) -> bool:

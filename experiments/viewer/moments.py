@@ -10,6 +10,7 @@ choose and the next draw (`thin`, `record`). The engine must make every step by 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from sim.memory.allocator import Allocator
@@ -22,6 +23,8 @@ from sim.step import DecodeRun, Step
 from workloads.request import IntArray
 
 ENDS, ARRIVES, BEGINS = range(3)
+Stop = tuple[int, int, int]
+"""Time in microseconds, phase, and which of several at that instant and phase."""
 KINDS = ("arrive", "admit", "refuse", "grow", "share", "copy", "fork", "finish", "preempt", "evict", "step")
 
 
@@ -61,6 +64,19 @@ class _Seen:
     handles: tuple[int, ...] = ()
     refused: tuple[int, bool] | None = None
     evicted: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Places:
+    """Numbers what happens at one instant in one phase."""
+
+    def __init__(self) -> None:
+        self._at_once: Counter[tuple[int, int]] = Counter()
+
+    def stop(self, time_us: int, phase: int) -> Stop:
+        """The next of this instant and phase."""
+        number = self._at_once[time_us, phase]
+        self._at_once[time_us, phase] += 1
+        return time_us, phase, number
 
 
 class Watcher(Observer):
@@ -115,7 +131,7 @@ class Watcher(Observer):
         happened = {
             "preempt": step.preempted, "evict": seen.evicted, "admit": step.admitted or step.swapped_in,
             "share": any(cached for _, cached, *_ in step.admitted), "copy": allocator.copies > seen.copies,
-            "refuse": self._refused_anew(),
+            "refuse": not step.preempted and self._refused_anew(),     # a step that preempts admits nobody, whatever is free
             "grow": taken > seen.taken and not step.admitted,
         }
         seen.taken, seen.copies = taken, allocator.copies
@@ -139,11 +155,15 @@ class MomentLog(Watcher):
     Attributes
     ----------
     kinds : list of frozenset of str
+    stops : list of Stop
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: list[frozenset[str]] = []
+        self.stops: list[Stop] = []
+        self._place = Places()
 
     def moment(self, moment: Moment) -> None:
         self.kinds.append(moment.kinds)
+        self.stops.append(self._place.stop(moment.time_us, moment.phase))

@@ -34,6 +34,8 @@ class Refused:
         Of its own prefix: lies among the free slots and is no use for the rest.
     keep_free : int
         Watermark.
+    rounding : int
+        Lost to rounding reservations up: neither free nor asked for.
     barred : bool
         Nobody is admitted in a step that preempts, whatever is free.
     """
@@ -47,6 +49,7 @@ class Refused:
     hole: int | None
     found_free: int = 0
     keep_free: int = 0
+    rounding: int = 0
     barred: bool = False
 
 
@@ -58,11 +61,12 @@ def refusal(allocator: Drawn, scheduler: Scheduler, barred: bool) -> Refused | N
     pieces = 1 if scheduler.groups is None else scheduler.groups.pieces(request)
     if isinstance(allocator, ContiguousAllocator):
         arena = allocator.arena
-        return Refused(request, need, pieces, arena.rounded(need // pieces), arena.free, 0, arena.largest_hole(), barred=barred)
+        return Refused(request, need, pieces, arena.rounded(need // pieces), arena.free, 0, arena.largest_hole(),
+                       rounding=arena.capacity - arena.free - allocator.slots, barred=barred)
     pool, size = allocator.pool, allocator.block_size
     keep_free = scheduler.watermark_blocks if len(scheduler.running) else 0
     return Refused(request, need, pieces, need // pieces, pool.free * size, pool.cached_free * size, None,
-                   _found_free(allocator, scheduler, request) * size, keep_free * size, barred)
+                   _found_free(allocator, scheduler, request) * size, keep_free * size, barred=barred)
 
 
 def _found_free(allocator: PagedAllocator, scheduler: Scheduler, request: int) -> int:
@@ -85,7 +89,7 @@ def refusal_text(refused: Refused, names: Names, block_size: int) -> str:
     """
     name = names[refused.request]
     if refused.barred:
-        return f"{name} refused: nobody is admitted in a step that preempts."
+        return f"{name} waits: nobody is admitted in a step that preempts."
     if refused.hole is not None:
         return f"{name} refused: {_no_hole(refused)}."
     need, free, found, keep = (slots // block_size for slots in (refused.need, refused.free, refused.found_free,
@@ -102,5 +106,7 @@ def _no_hole(refused: Refused) -> str:
     each = refused.need // refused.pieces
     times = f"{refused.pieces:,} times " if refused.pieces > 1 else ""
     up = f", rounded up to {refused.rounded:,} by the buddy allocator" if refused.rounded > each else ""
+    are = "is" if refused.rounding == 1 else "are"
+    lost = f" ({count(refused.rounding, 'slot')} {are} lost to rounding)" if refused.rounding else ""
     why = "external fragmentation" if refused.free >= refused.need else "too few in total (remainder)"
-    return f"needs {times}{count(each, 'contiguous slot')}{up}; {refused.free:,} free, largest hole {refused.hole:,}: {why}"
+    return f"needs {times}{count(each, 'contiguous slot')}{up}; {refused.free:,} free{lost}, largest hole {refused.hole:,}: {why}"

@@ -108,16 +108,29 @@ def _given_back(scene: Scene, keys: list[Key], names: Names) -> str:
         unfilled = sum(max(0, place.size - row.computed) for place, row in zip(places, rows, strict=True))
         at, slots = ", ".join(f"{place.start:,}" for place in places[:MOST_LISTED]), sum(place.size for place in places)
         return f"{count(slots, 'slot')} at address {at} are free again, {unfilled:,} of them were empty"
-    blocks = list(dict.fromkeys(block for row in rows for block in row.blocks))
+    walk = [block for row in rows for block in reversed(row.blocks)]
+    blocks = list(dict.fromkeys(reversed(walk)))[::-1]                       # one held twice is given back the second time
     holders, before = scene.after.holders(blocks), scene.before.holders(blocks)
     stay = [b for b in blocks if holders[b] and any(key not in keys for key in before[b])]
     taken = [b for b in blocks if holders[b] and b not in stay]
     cached = [b for b in blocks if not holders[b] and scene.after.findable[b]]
-    parts = [f"{len(cached):,} stay cached" if cached else "", f"{len(stay):,} stay with others that share them" if stay else "",
-             f"{len(taken):,} {'is' if len(taken) == 1 else 'are'} taken at once by "
-             + names.several([key for b in taken for key in holders[b]]) if taken else ""]
+    parts = [_stays(len(cached), "cached"), _stays(len(stay), "with others that share it", "with others that share them"),
+             _taken(scene.after, set(taken), names)]
     told = ", ".join(part for part in parts if part)
-    return f"its {count(len(blocks), 'block')} are given back{f' ({told})' if told else ''}"
+    whole = f"{count(len(blocks), 'block')} {ids(blocks)} are" if len(blocks) > 1 else f"{blocks_text(blocks)} is"
+    return f"its {whole} given back{f' ({told})' if told else ''}"
+
+
+def _stays(n: int, where: str, of_several: str = "") -> str:
+    return f"{n:,} stays {where}" if n == 1 else f"{n:,} stay {of_several or where}" if n else ""
+
+
+def _taken(after: Snapshot, blocks: set[int], names: Names) -> str:
+    """Who took which of these blocks, in the order in which they run."""
+    takers = [(key, [block for block in row.blocks if block in blocks]) for key, row in after.rows.items()]
+    told = [f"{names.sequence(key)} ({ids(took)})" for key, took in takers if took]
+    more = f" and {len(told) - MOST_LISTED:,} more" if len(told) > MOST_LISTED else ""
+    return f"taken at once by {', '.join(told[:MOST_LISTED])}{more}" if told else ""
 
 
 def _preemption(scene: Scene, names: Names, request: int, computed: int) -> Sentence:

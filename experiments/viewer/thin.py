@@ -14,11 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from experiments.viewer.moments import MomentLog
+
 CLASSES = (frozenset({"refuse", "preempt"}), frozenset({"evict", "copy", "fork"}), frozenset({"admit", "share", "finish"}),
            frozenset({"arrive", "grow"}))
 
 
-def kept(kinds: Sequence[frozenset[str]], most: int) -> list[int]:
+def kept(kinds: Sequence[frozenset[str]], most: int, wanted: Sequence[int] = ()) -> list[int]:
     """Numbers of the moments that are kept, ascending.
 
     Parameters
@@ -27,6 +29,8 @@ def kept(kinds: Sequence[frozenset[str]], most: int) -> list[int]:
         Of each moment.
     most : int
         How many may be kept, at least 1; the last moment is always among them.
+    wanted : sequence of int
+        Moments that are kept before others as well.
 
     Examples
     --------
@@ -40,24 +44,37 @@ def kept(kinds: Sequence[frozenset[str]], most: int) -> list[int]:
     if n <= most:
         return list(range(n))
     chosen: dict[int, None] = {}
-    for numbers in _classes(kinds):
+    for numbers in _classes(kinds, wanted):
         new = [number for number in dict.fromkeys(numbers) if number not in chosen]
         room = most - len(chosen)
         chosen.update(dict.fromkeys(new if len(new) <= room else evenly(new, room)))
     return sorted(chosen)
 
 
-def shares(moments: Sequence[int], most: int) -> list[int]:
-    """How many moments of each run are kept where there is room for ``most`` of all: as many of each, short runs whole.
+def kept_together(runs: Sequence[MomentLog], most: int) -> list[list[int]]:
+    """Numbers of the moments of each run that are kept where the runs share one clock with ``most`` stops.
 
-    >>> shares([600, 40, 900], 1000), shares([600, 40, 200], 1000)
-    ([480, 40, 480], [600, 40, 200])
+    Room that one run does not need is the others'. The last moment of each run and its first of each kind are kept before others.
     """
-    left, made = most, [0] * len(moments)
-    for i, run in enumerate(sorted(range(len(moments)), key=lambda run: moments[run])):
-        made[run] = min(moments[run], left // (len(moments) - i))
-        left -= made[run]
-    return made
+    stops = sorted({stop for run in runs for stop in run.stops})
+    place = {stop: i for i, stop in enumerate(stops)}
+    kinds: list[frozenset[str]] = [frozenset()] * len(stops)
+    at = [[place[stop] for stop in run.stops] for run in runs]
+    for run, places in zip(runs, at, strict=True):
+        for i, happened in zip(places, run.kinds, strict=True):
+            kinds[i] |= happened
+    wanted = [places[number] for run, places in zip(runs, at, strict=True) if places for number in _first(run.kinds)]
+    chosen = set(kept(kinds, most, wanted))
+    return [[number for number, i in enumerate(places) if i in chosen] for places in at]
+
+
+def _first(kinds: Sequence[frozenset[str]]) -> list[int]:
+    """The last moment, the first, and the first of each kind."""
+    first: dict[str, int] = {}
+    for number, happened in enumerate(kinds):
+        for kind in sorted(happened):
+            first.setdefault(kind, number)
+    return [len(kinds) - 1, 0, *sorted(first.values())]
 
 
 def evenly(numbers: Sequence[int], room: int) -> list[int]:
@@ -69,12 +86,8 @@ def evenly(numbers: Sequence[int], room: int) -> list[int]:
     return [numbers[i * len(numbers) // room] for i in range(room)]
 
 
-def _classes(kinds: Sequence[frozenset[str]]) -> list[list[int]]:
+def _classes(kinds: Sequence[frozenset[str]], wanted: Sequence[int]) -> list[list[int]]:
     n = len(kinds)
-    first: dict[str, int] = {}
-    for number, happened in enumerate(kinds):
-        for kind in sorted(happened):
-            first.setdefault(kind, number)
-    of_class = [[i for i, happened in enumerate(kinds) if happened & wanted] for wanted in CLASSES]
+    of_class = [[i for i, happened in enumerate(kinds) if happened & interesting] for interesting in CLASSES]
     beside = np.unique([i + side for i in of_class[0] for side in (-1, 1) if 0 <= i + side < n]).tolist()
-    return [[n - 1, 0, *sorted(first.values())], of_class[0], beside, *of_class[1:], list(range(n))]
+    return [[*_first(kinds), *wanted], of_class[0], beside, *of_class[1:], list(range(n))]

@@ -25,10 +25,13 @@ function announce(text) {
 
 /** Shows a stop; `aloud` says its sentences. */
 function show(stop, aloud = true) {
+  const before = shown.stop;
   shown.stop = Math.min(Math.max(stop, 0), last);
+  if (shown.stop !== before) at("nothing").textContent = "";
   for (const view of views) view.show(shown.stop, shown.theme);
   const time = seconds(run.us[shown.stop] ?? 0);
   at("time").textContent = time;
+  if (document.activeElement !== at("seconds")) at("seconds").value = time.replace(/,| s/g, "");
   at("step").textContent = `event ${thousands(shown.stop + 1)} of ${thousands(last + 1)}`;
   at("slider").value = shown.stop;
   at("slider").setAttribute("aria-valuetext", `${time}, event ${shown.stop + 1} of ${last + 1}`);
@@ -49,15 +52,24 @@ function jump(kind, backwards = false) {
   const stops = jumps[kind], noun = LISTED_KINDS[kind];
   const next = backwards ? stops.findLast((stop) => stop < shown.stop) : stops.find((stop) => stop > shown.stop);
   if (next === undefined) announce(`no ${backwards ? "earlier" : "further"} ${noun}`);
-  at("nothing").textContent = next === undefined ? `no ${backwards ? "earlier" : "further"} ${noun}` : "";
-  if (next !== undefined) show(next);
+  if (next === undefined) at("nothing").textContent = `no ${backwards ? "earlier" : "further"} ${noun}`;
+  else show(next);
 }
 
-/** The last stop that is not after a time in seconds. */
-function goTo(time) {
+/** The last stop that is not after a time in seconds; what lies outside of the run is said. Keys are the page's again. */
+function goTo(text) {
   pause();
-  const us = Math.round(time * 1e6);
-  show(lastNotAfter(run.us.map(Number), us));
+  at("slider").focus();
+  const time = Number(text), us = Math.round(time * 1e6), times = run.us.map(Number);
+  if (text === "") return outside("no time is given");
+  show(lastNotAfter(times, us));
+  if (us < times[0]) outside(`${time} s is before the first event, at ${seconds(run.us[0])}`);
+  if (us > times[last]) outside(`${time} s is after the last event, at ${seconds(run.us[last])}`);
+}
+
+function outside(text) {
+  at("nothing").textContent = text;
+  announce(text);
 }
 
 // ---------------------------------------------------------------------- playing
@@ -129,7 +141,7 @@ function listen() {
   for (const [id, act] of Object.entries(clicks)) at(id).addEventListener("click", act);
   for (const [kind, stops] of Object.entries(jumps)) at(kind).disabled = !stops.length;
   at("slider").addEventListener("input", (event) => { pause(); show(Number(event.target.value)); });
-  at("goto").addEventListener("submit", (event) => { event.preventDefault(); goTo(Number(at("seconds").value)); });
+  at("goto").addEventListener("submit", (event) => { event.preventDefault(); goTo(at("seconds").value); });
   document.addEventListener("keydown", key);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   new ResizeObserver(redraw).observe(at("lanes"));
@@ -154,10 +166,12 @@ function drawLegend() {
   }
 }
 
+at("extent").textContent = [run.thinned && `Thinned: ${run.thinned}, those around refusals, preemptions and evictions first.`,
+                            ...lanes.map(scaleText)].filter(Boolean).join(" ");
 at("lanes").replaceChildren(...views.map(({ root }) => root));
 at("slider").max = last;
 if (matchMedia("(prefers-reduced-motion: reduce)").matches) at("speed").value = "1";
-for (const view of views) view.listEvents((stop) => { pause(); show(stop); at("controls").scrollIntoView(); });
+for (const view of views) view.listEvents((stop) => { pause(); view.lead(); show(stop); });
 listen();
 label();
 redraw();

@@ -142,16 +142,18 @@ function tag(ctx, theme, box, words, ground) {
   ctx.fillText(words, box.x + box.width / 2, y + 0.5, room);          // narrower letters, never fewer
 }
 
+/** A dashed edge in a colour of its own, unlike the second edge of a shared block. */
 function drawChosen(ctx, theme, box) {
   if (!box) return;
+  ctx.lineWidth = 4;
   for (const part of box.parts ?? [box]) {
-    ctx.lineWidth = 3;
-    ctx.strokeStyle = theme.colours["--paper"];
-    ctx.strokeRect(part.x - 0.5, part.y - 0.5, part.width + 1, part.height + 1);
-    ctx.lineWidth = 2;
-    ctx.strokeStyle = theme.colours["--ink"];
-    ctx.strokeRect(part.x, part.y, part.width, part.height);
+    for (const [colour, dashes] of [["--paper", []], ["--accent", [5, 3]]]) {
+      ctx.setLineDash(dashes);
+      ctx.strokeStyle = theme.colours[colour];
+      ctx.strokeRect(part.x, part.y, part.width, part.height);
+    }
   }
+  ctx.setLineDash([]);
 }
 
 // ---------------------------------------------------------------------- an arena, as one bar in lines

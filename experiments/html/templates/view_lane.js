@@ -4,7 +4,7 @@
 const MANY = 60;
 const LISTED_KINDS = { refuse: "refusal", preempt: "preemption", evict: "eviction", copy: "copy" };
 const MOST_EVENTS = 300;
-const UNCHOSEN = "Point at the map, or focus it and use the arrow keys: whose slots these are, and since when.";
+const URGENT = ["refuse", "preempt", "evict"];
 
 function element(tag, text = "", attributes = {}) {
   const made = document.createElement(tag);
@@ -13,9 +13,15 @@ function element(tag, text = "", attributes = {}) {
   return made;
 }
 
+/** What must not be overlooked comes first: refusals, preemptions, evictions, then the rest as it happened. */
+function urgentFirst(sentences) {
+  return [...URGENT.flatMap((kind) => sentences.filter(([one]) => one === kind)),
+          ...sentences.filter(([kind]) => !URGENT.includes(kind))];
+}
+
 class LaneView {
   constructor(run, lane, number, announce) {
-    Object.assign(this, { run, lane, number, announce, chosen: -1, hovered: -1, items: [], frame: -2 });
+    Object.assign(this, { run, lane, number, announce, chosen: 0, hovered: -1, focused: false, items: [], frame: -2 });
     this.root = document.getElementById("lane").content.firstElementChild.cloneNode(true);
     this.parts = Object.fromEntries([...this.root.querySelectorAll("[data-at]")].map((one) => [one.dataset.at, one]));
     this.root.dataset.lane = lane.data.name;
@@ -31,28 +37,26 @@ class LaneView {
     this.root.setAttribute("aria-labelledby", id);
     parts.about.textContent = about;
     parts.total.textContent = thousands(capacity);
-    parts.notes.replaceChildren(...[...notes, ...this.#scale()].map((note) => element("li", note)));
+    parts.notes.replaceChildren(...[...notes, scaleText(this.lane)].filter(Boolean).map((note) => element("li", note)));
     parts.fixed.replaceChildren(...fixed.map((line) => element("li", line)));
     parts.blocks.hidden = arena;
     const what = arena ? `${counted(capacity, "slot")} in address order; arrow keys go from one reservation or hole to the next`
                        : `${counted(blocks, "block")} of ${counted(size, "slot")}; arrow keys go from block to block`;
-    parts.map.setAttribute("aria-label", `Memory map of ${name}: ${what}`);
+    const { frames, moments } = this.lane.data, thinned = frames.length < moments
+      ? `; ${thousands(frames.length)} of ${counted(moments, "moment")} are on this page` : "";
+    const scale = scaleText(this.lane);
+    parts.map.setAttribute("aria-label", `Memory map of ${name}: ${what}${thinned}${scale && `; ${scale}`}`);
     parts.detail.id = `detail-${this.number}`;
     parts.map.setAttribute("aria-describedby", parts.detail.id);
-  }
-
-  #scale() {
-    const { each } = gridOf(this.lane, 300);
-    if (this.lane.data.arena || each === 1) return [];
-    return [`each cell of the map is ${each} blocks in a row; colours show their slots by part`];
   }
 
   #listen() {
     const { map } = this.parts;
     map.addEventListener("pointermove", (event) => this.#hover(this.#itemAt(event)));
     map.addEventListener("pointerleave", () => this.#hover(-1));
-    map.addEventListener("click", (event) => this.choose(this.#itemAt(event)));
-    map.addEventListener("focus", () => this.choose(Math.max(this.chosen, 0)));
+    map.addEventListener("click", (event) => this.#choose(this.#itemAt(event)));
+    map.addEventListener("focus", () => { if (map.matches(":focus-visible")) this.#choose(this.chosen); });
+    map.addEventListener("blur", () => this.#leave());
     map.addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -67,22 +71,29 @@ class LaneView {
     this.#draw();
   }
 
-  /** The block, reservation or hole that stays described. */
-  choose(item) {
+  /** The block, reservation or hole that stays described while the map has the focus. */
+  #choose(item) {
     if (item < 0) return;
-    this.chosen = item;
+    this.chosen = Math.min(item, this.items.length - 1);
+    this.focused = true;
     this.#draw();
     this.announce(this.parts.detail.textContent);
   }
 
+  #leave() {
+    this.focused = false;
+    this.#draw();
+  }
+
   #key(event) {
+    if (event.key === "Escape") this.#leave();
     const last = this.items.length - 1;
     const { columns } = this.lane.data.arena ? { columns: 1 } : gridOf(this.lane, this.parts.map.clientWidth);
     const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -last, End: last };
     if (!(event.key in moves) || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     event.stopPropagation();
-    this.choose(Math.min(Math.max(this.chosen + moves[event.key], 0), last));
+    this.#choose(Math.min(Math.max(this.chosen + moves[event.key], 0), last));
   }
 
   /** Shows the pool at a stop. */
@@ -110,14 +121,27 @@ class LaneView {
     this.laid = data.arena ? null : layOut(lane, state);
     const change = data.frames[frame] ?? { s: [] };
     const left = change.k ? [element("li", `(${counted(change.k, "moment")} before this one left out)`, { class: "soft" })] : [];
-    parts.said.replaceChildren(...left, ...change.s.map(([kind, text]) => element("li", text, { class: kind })));
+    parts.said.replaceChildren(...urgentFirst(change.s).map(([kind, text]) => element("li", text, { class: kind })), ...left);
+    this.#fit();
     parts.refused.textContent = state.refused;
     this.#ledger();
     this.#queues();
     parts.moving.replaceChildren(...data.moving.map((line) => element("li", filledIn(line, state.numbers))));
   }
 
+  /** The box of the sentences never shrinks, so that what is below it stays; where its text is longer still, Tab leads into it. */
+  #fit() {
+    const { box } = this.parts;
+    if (this.width !== box.clientWidth) box.style.minHeight = "";
+    this.width = box.clientWidth;
+    box.style.minHeight = `${box.offsetHeight}px`;
+    box.tabIndex = box.scrollHeight > box.clientHeight ? 0 : -1;
+    box.scrollTop = 0;
+  }
+
   #ledger() {
+    const rounding = [...this.state.rows.values()].reduce((sum, { place }) => sum + (place ? place[2] - place[1] : 0), 0);
+    this.parts.rounding.textContent = rounding ? `(${thousands(rounding)} of it rounding)` : "";
     const { capacity } = this.lane.data;
     for (const row of this.parts.ledger.rows) {
       const slots = this.state.parts[row.dataset.part];
@@ -148,15 +172,32 @@ class LaneView {
   }
 
   #draw() {
-    const { parts, lane, state, theme } = this, shown = this.hovered >= 0 ? this.hovered : this.chosen;
+    const { parts, lane, state, theme } = this, shown = this.hovered >= 0 ? this.hovered : this.focused ? this.chosen : -1;
     this.items = (lane.data.arena ? drawArena : drawPool)(parts.map, lane, state, theme, shown, this.laid);
     const item = this.items[shown];
-    parts.detail.textContent = item ? this.#describe(item) : UNCHOSEN;
+    parts.detail.textContent = item ? this.#describe(item) : "";
+    this.#place(item);
+  }
+
+  /** The text stands beside what it is about: below it in the upper half of the map, else above. */
+  #place(item) {
+    const { detail, map } = this.parts;
+    detail.hidden = !item;
+    if (!item) return;
+    const box = (item.parts ?? [item])[0], low = 2 * box.y + box.height > map.clientHeight;
+    detail.style.top = low ? "" : `${box.y + box.height + 6}px`;
+    detail.style.bottom = low ? `${map.clientHeight - box.y + 6}px` : "";
   }
 
   #describe({ blocks, item }) {
     const { lane, run, state, laid } = this;
     return blocks ? cellText(lane, run, state, laid, blocks) : addressText(lane, run, item);
+  }
+
+  /** Brings the map into view, with the focus on it. */
+  lead() {
+    this.parts.map.focus({ preventScroll: true });
+    this.root.scrollIntoView({ block: "start" });
   }
 
   /** A list of everything that did not go smoothly, each entry a way there. */

@@ -33,6 +33,12 @@ function listed(items) {
   return items.length > MOST_LISTED ? `${shown} and ${thousands(items.length - MOST_LISTED)} more` : shown;
 }
 
+/** How coarse a map is, where a cell stands for several blocks. */
+function scaleText(lane) {
+  const { arena, name } = lane.data, { each } = gridOf(lane, 300);
+  return arena || each === 1 ? "" : `Under ${name} each cell of the map is ${each} blocks in a row, its colours their slots by part.`;
+}
+
 /** What a block holds, for whom, since when, and the block table it stands in. */
 function blockText(lane, run, state, laid, block) {
   const segments = blockSegments(lane, state, laid, block);
