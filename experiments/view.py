@@ -132,10 +132,11 @@ def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, w
 
 
 def _page(setup: Setup, lanes: list[tuple[LaneLog, Run]], options: argparse.Namespace, words: list[str], told: str) -> str:
-    source, requests = setup.trace.source if options.trace is None else os.path.basename(options.trace), len(setup.trace)
+    source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
+    arrive = count(len(setup.trace), "request")
     thinned = told if " of " in told else ""
-    return render("view.html", title=f"Memory map: {source}, {count(requests, 'request')}", source_name=source,
-                  requests=count(requests, "request"), notes=setup.notes, block_size=setup.sim.block_size,
+    named = source if f"({arrive}," in source else f"{source}: {arrive}"           # the built-in one says how many itself
+    return render("view.html", title=f"Memory map: {named}", traffic=named, notes=setup.notes, block_size=setup.sim.block_size,
                   lanes=_listed([lane.name for lane, _ in lanes]), parts=PARTS, words=WORDS,
                   provenance=provenance(["view", *words]),
                   data=data_block("run", document(lanes, labels_of(setup.trace), setup.kv_bytes_per_token, thinned)))

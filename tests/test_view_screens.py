@@ -46,7 +46,7 @@ def test_a_file_whose_name_is_markup_shows_as_text(browser, capsys, tmp_path):
     page_file = tmp_path / "map.html"
     assert run(capsys, "view", tmp_path / name, "--num-gpu-blocks-override", 40, "--html", page_file, "-q").status == 0
     with opened(browser, page_file) as page:
-        assert page.play.title() == f"Memory map: {name}, 2 requests" and page.play.locator("img").count() == 0
+        assert page.play.title() == f"Memory map: {name}: 2 requests" and page.play.locator("img").count() == 0
 
 
 def test_times_beyond_what_javascript_counts_are_exact(browser, tmp_path):

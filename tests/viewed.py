@@ -104,7 +104,7 @@ def built_in(folders):
 def written(path, lanes, labels, words=("view",), source="by hand"):
     """A page of recorded lanes."""
     data = data_block("run", document(lanes, labels))
-    path.write_text(render("view.html", title="Memory map", source_name=source, requests="2 requests", notes=[source],
+    path.write_text(render("view.html", title="Memory map", traffic=source, notes=[source],
                            block_size=16, lanes="these", parts=PARTS, words=WORDS, provenance=provenance(words), data=data))
     return path
 
