@@ -263,6 +263,7 @@ def contents(draw, prompt, output):
 @settings(max_examples=150 * LONG)
 @given(trace=traces())
 @example(trace=full())
+@example(trace=Trace("untimed", np.array([1, 1]), np.array([1, 1]), session=np.array([0, 0]), think_us=np.array([-1, 0])))
 @pytest.mark.parametrize("format", WRITERS)
 def test_what_differs_is_what_was_said(format, trace, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()

@@ -18,11 +18,9 @@ TOLD = 512                                             # what other readers take
 def changes(trace: Trace) -> tuple[Change, ...]:
     """Columns left out, what milliseconds move, and what becomes of ids."""
     made = [*from_the_first(trace), *left_out(trace, "mooncake", LOST)]
-    if trace.arrival_us is None:
-        made += left_out(trace, "mooncake without arrival times", ("think_us",))
-    else:
+    if trace.arrival_us is not None:
         made += moved(trace.arrival_us, "arrival_us", "times")
-        made += _thinking(trace)
+    made += _thinking(trace)
     if trace.content is not None:
         content, more = ceil_ids(trace, trace.content.span_tokens)
         made += [*more, *_span(trace, content)]
