@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--peers", metavar="DIR", help="folder with a virtual environment for each peer: libcachesim, dynamo, vllm")
     made.add_argument("--install", action="store_true", help="make those of libcachesim and dynamo there, from PyPI, if absent")
     made.add_argument("--mooncake", metavar="FILE", help="Mooncake's conversation_trace.jsonl, for mooncake and conversation")
-    made.add_argument("--large", action="store_true", help="ten million requests too: see docs/speed.md for what that takes")
+    made.add_argument("--large", action="store_true", help="a million and ten million requests too (docs/speed.md)")
     made.add_argument("--from", dest="read", metavar="FILE", help="run nothing: tables and figures of a result that was written")
     made.add_argument("--json", metavar="FILE", help="all rows as JSON; - for standard output")
     made.add_argument("--plot", metavar="DIR", help="the figures of scale, drawn from the rows")

@@ -21,7 +21,7 @@ from workloads.writers import write_trace
 OURS = "pagedsim"
 LRU_BLOCKS = 100_000
 POOLS = {"dynamo": 4_096, "conversation": 65_536}
-REQUESTS, MANY_REQUESTS = (10_000, 100_000, 1_000_000), 10_000_000
+REQUESTS, MANY_REQUESTS = (10_000, 30_000, 100_000), (1_000_000, 10_000_000)
 BLOCKS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SCALE_BLOCKS, SCALE_REQUESTS = 20_000, 20_000
 NO_TRACE = "no --mooncake FILE"
@@ -42,7 +42,7 @@ class Plan:
     absent : dict
         For each peer why it is left out, or None.
     large : bool
-        Whether ten million requests are wanted too.
+        Whether a million and ten million requests are wanted too.
     """
 
     folder: Path
@@ -134,8 +134,8 @@ def _oracle_general(blocks: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------------- scale
 def request_scale_jobs(name: str, plan: Plan) -> list[Job]:
-    """Ten thousand to a million requests, or ten million."""
-    counts = (*REQUESTS, MANY_REQUESTS) if plan.large else REQUESTS
+    """Ten thousand to a hundred thousand requests, or ten million."""
+    counts = (*REQUESTS, *MANY_REQUESTS) if plan.large else REQUESTS
     return [_scale(name, plan, n, SCALE_BLOCKS) for n in counts]
 
 
