@@ -25,7 +25,7 @@ def test_the_first_two_blocks_are_the_two_commands():
     for block in (first, second):
         assert block.count("\n") == 1 and block.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert first.endswith(".venv/bin/pagedsim compare\n")
-    assert second.endswith("python -m pytest\n") and ".[test]" in second
+    assert second.endswith("python -m pytest -n 2\n") and ".[test]" in second
 
 
 def commands():
