@@ -41,14 +41,14 @@ class Drawn:
 
 def draw(document: dict[str, Any], drawn: Drawn) -> None:
     """Write what was asked for; ``document`` is what ``--json`` writes."""
-    panels = [_panel(scenario, drawn) for scenario in document["scenarios"]]
+    def still(path: str) -> None:
+        plot_pool([_panel(scenario, drawn) for scenario in document["scenarios"]], drawn.title, path)
     if drawn.films and drawn.plot is not None:
         animate(dict(drawn.films), drawn.title, drawn.plot)
     elif drawn.plot is not None:
-        plot_pool(panels, drawn.title, drawn.plot)
+        still(drawn.plot)
     if drawn.html is not None:
-        page = compare_page(document, drawn.title, lambda path: plot_pool(panels, drawn.title, path), drawn.words)
-        write_page(drawn.html, page)
+        write_page(drawn.html, compare_page(document, drawn.title, still, drawn.words))
 
 
 def _panel(scenario: dict[str, Any], drawn: Drawn) -> dict[str, Any]:

@@ -11,9 +11,16 @@ import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
-from cli_run import run
+from cli_run import run, timed
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
+
+
+def trace_of(folder, n=60):
+    return timed(folder, [(i * 0.5, 50 + 37 * i % 400, 20 + 11 * i % 120) for i in range(n)])
 
 
 def start(scenario, folder, *more):

@@ -5,25 +5,20 @@ from pathlib import Path
 
 import pytest
 from cli_run import run, timed
-from sweep_run import direct, sweep
+from sweep_run import WHOLE, direct, sweep, trace_of
 
 from experiments.whatif.hunt import Bracket, Range, hunt
-from experiments.whatif.judging import same_run
+from experiments.whatif.judging import Verdict, nearest, same_run
 from experiments.whatif.points import grid
 from experiments.whatif.scenario import read_scenario
 from experiments.whatif.search import looks, run_all
+from experiments.whatif.search_spec import read_search
 from experiments.whatif.simulate import METRICS
-
-WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def trace_of(folder, n=60):
-    return timed(folder, [(i * 0.5, 50 + 37 * i % 400, 20 + 11 * i % 120) for i in range(n)])
 
 
 def ask(where, keeps):
@@ -260,3 +255,13 @@ def test_searching_what_is_said_is_refused(tmp_path, capsys):
     (tmp_path / "s.toml").write_text(text)
     said = run(capsys, "sweep", "s.toml")
     assert said.status == 2 and "[search] chooses num-gpu-blocks-override, and the scenario says it as well" in said.err
+
+
+def test_the_nearest_value_goes_by_each_promise_of_its_own():
+    # Neither has a queue to measure: TTFT of the first is 0.2 over its 10 s, TPOT of the second half over its 100 ms.
+    search = read_search({"largest": "rate", "keep": ["queue p99 <= 1 s", "ttft p99 <= 10 s", "tpot mean <= 100 ms"]})
+    metrics = [{"ttft_p99_s": (12, 12.0), "tpot_mean_s": (0, 0.05)}, {"ttft_p99_s": (5, 5.0), "tpot_mean_s": (0, 0.15)}]
+    tried = [Verdict({"rate": rate}, False, made) for rate, made in enumerate(metrics)]
+    assert nearest(search, tried).settings == {"rate": 0}
+    whole = Verdict({"rate": 9}, False, {"queue_p99_s": (9, 9.0), "ttft_p99_s": (5, 5.0), "tpot_mean_s": (0, 0.05)})
+    assert nearest(search, [*tried, whole]) is whole   # all of it was measured

@@ -9,21 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import lengths, mooncake, run, shared_trace, timed
-from sweep_run import by_command, direct, files, finish, read_store, start, sweep
+from cli_run import lengths, mooncake, run, shared_trace
+from sweep_run import WHOLE, by_command, direct, files, finish, read_store, start, sweep, trace_of
 
 from experiments.whatif.simulate import METRICS
-
-WHOLE = "num-gpu-blocks-override = 400\nmax-model-len = 2048\nwarm-up = 'none'\n"
 
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def trace_of(folder, n=60):
-    return timed(folder, [(i * 0.5, 50 + 37 * i % 400, 20 + 11 * i % 120) for i in range(n)])
 
 
 # ---------------------------------------------------------------------- a row is what compare says
@@ -56,7 +50,8 @@ def test_a_row_is_what_its_command_says(case, tmp_path, capsys):
         for name in ("queue", "ttft", "tpot", "e2e"):
             for statistic, value in scenario["latency_s"][name].items():
                 assert row[f"{name}_{statistic}_s"] == value or case in ("warm-up", "two replicas")
-        assert row["warmup_requests"] == (18 if case == "warm-up" else row["warmup_requests"])      # 35 % of 24.5 s: 0 to 8.5 s
+        if case == "warm-up":
+            assert row["warmup_requests"] == 18        # 35 % of 24.5 s: those of 0 to 8.5 s
         assert {name: scenario["measured"][name] for name in METRICS} == {name: row[name] for name in METRICS}
         assert row["preemptions"] == scenario["requests"]["preemptions"]
         assert row["token_states"] == scenario["memory"]["token_states"]

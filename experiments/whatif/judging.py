@@ -65,10 +65,10 @@ def nearest(search: Search, tried: Sequence[Verdict]) -> Verdict | None:
     {'pool': 2}
     """
     def distance(verdict: Verdict) -> tuple[int, float]:
-        over = [verdict.metrics[promise.metric][1] - promise.most for promise in search.keep if promise.metric in verdict.metrics]
-        missing = len(search.keep) - len(over)
-        shares = [gap / promise.most if promise.most else gap for gap, promise in zip(over, search.keep, strict=False)]
-        return missing, max(shares, default=math.inf)
+        measured = [(verdict.metrics[promise.metric][1], promise.most) for promise in search.keep
+                    if promise.metric in verdict.metrics]
+        over = [(upper - most) / (most or 1) for upper, most in measured]
+        return len(search.keep) - len(over), max(over, default=math.inf)
     return min(tried, key=distance, default=None)
 
 
@@ -90,7 +90,7 @@ def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], c
     """Whether the rows of one setting, a row a seed, keep every promise; ``excused`` requests of a seed count for nothing."""
     failed = next((row for row in rows if row["status"] != DONE), None)
     if failed is not None:
-        return Verdict(settings, False, {}, str(failed["error"]), failed["status"] == LOST)
+        return Verdict(settings, False, {}, str(failed["error"]), lost=failed["status"] == LOST)
     given = {promise.metric for promise in search.keep}
     metrics: dict[str, tuple[float, float]] = {}
     reasons = []
@@ -111,4 +111,4 @@ def judge(search: Search, settings: Mapping[str, Scalar], rows: Sequence[Row], c
         metrics[promise.metric] = (mean, upper)
         if upper > promise.most:
             reasons.append(f"{promise} is broken: {mean:.4g}" + (f", at most {upper:.4g}" if len(values) > 1 else ""))
-    return Verdict(settings, not reasons, metrics, "; ".join(reasons), False, rows[0].get("gpus"), rows[0].get("kv_gib"))
+    return Verdict(settings, not reasons, metrics, "; ".join(reasons), gpus=rows[0].get("gpus"), kv_gib=rows[0].get("kv_gib"))

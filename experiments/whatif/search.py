@@ -164,7 +164,7 @@ def _end(option: str, tried: Mapping[float, Verdict], ran: Mapping[float, Sequen
         return f"from {option} {below:.10g} on nothing changes: more of it is not used"
     if below is None and above is not None and not any(row["completed"] for row in ran[value] if row["status"] == DONE):
         return f"at {option} {value:.10g} nobody is served"
-    if below is None and above is not None and option in PACES and tried[value].metrics == tried[above].metrics:
+    if below is None and above is not None and option in PACES and tried[value].metrics == tried[above].metrics != {}:
         return f"below {option} {above:.10g} nothing changes: an idle server breaks it too"
     return ""
 
