@@ -238,7 +238,7 @@ def _to_the_end(traced: Traced) -> dict[str, IntArray]:
     run, columns = traced.run, traced.timeline.columns()
     if not len(traced.stays) or run.stuck:
         return columns
-    left = dict(zip(PARTS, run.allocator.counts(0, None, None), strict=True))
+    left = dict(zip(PARTS, run.allocator.counts(0, None), strict=True))
     last = {"time_us": int(traced.stays.left_us.max()), **left}
     return {name: np.append(column, last.get(name, 0)) for name, column in columns.items()}
 

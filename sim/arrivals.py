@@ -62,10 +62,10 @@ class Arrivals:
         self._served = served
         self._follower = _followers(trace, follows)
         first = np.flatnonzero(served & ~follows)
-        times, starts = np.unique(self.arrival_us[first], return_index=True)
-        self._instants: list[int] = times.tolist()     # a heap of the keys of `_rows`
-        self._rows = {time: rows.tolist() for time, rows in zip(self._instants, np.split(first, starts[1:]), strict=True)} \
-            if len(first) else {}
+        order = first[self.arrival_us[first].argsort(kind="stable")]
+        self._rows, self._times = memoryview(order), memoryview(self.arrival_us[order])
+        self._at = 0                                   # of these so many are handed out
+        self._later: list[tuple[int, int]] = []        # a heap of (time, row): those that follow others
         if self._follower:
             for request in np.flatnonzero(~served & ~follows).tolist():
                 self._follow(request, int(self.arrival_us[request]))
@@ -73,13 +73,29 @@ class Arrivals:
     @property
     def next_us(self) -> int | None:
         """The earliest arrival known and not handed out; None: nobody comes unless somebody ends."""
-        return self._instants[0] if self._instants else None
+        known = self._times[self._at] if self._at < len(self._times) else None
+        if self._later and (known is None or self._later[0][0] < known):
+            return self._later[0][0]
+        return known
 
     def due(self, now_us: int) -> list[int]:
         """Hand out who has arrived up to now, by time and row."""
-        rows: list[int] = []
-        while self._instants and self._instants[0] <= now_us:
-            rows += sorted(self._rows.pop(heapq.heappop(self._instants)))
+        rows = self._due_later(now_us) if self._later else []
+        at, times = self._at, self._times
+        while at < len(times) and times[at] <= now_us:
+            rows.append(self._rows[at])
+            at += 1
+        if at > self._at:
+            both = len(rows) > at - self._at
+            self._at = at
+            if both:
+                rows.sort(key=lambda row: (self.arrival_us[row], row))
+        return rows
+
+    def _due_later(self, now_us: int) -> list[int]:
+        rows = []
+        while self._later and self._later[0][0] <= now_us:
+            rows.append(heapq.heappop(self._later)[1])
         return rows
 
     def ended(self, requests: list[int], now_us: int) -> None:
@@ -94,15 +110,8 @@ class Arrivals:
             request, since_us = follower, since_us + int(self._think_us[follower])
             self.arrival_us[request] = since_us
             if self._served[request]:
-                self._expect(request, since_us)
+                heapq.heappush(self._later, (since_us, request))
                 return
-
-    def _expect(self, request: int, time_us: int) -> None:
-        rows = self._rows.get(time_us)
-        if rows is None:
-            heapq.heappush(self._instants, time_us)
-            rows = self._rows[time_us] = []
-        rows.append(request)
 
 
 class InFlight(Arrivals):
@@ -139,9 +148,8 @@ class InFlight(Arrivals):
         super().__init__(trace, served, saturate)
         if self._follower:
             raise ValueError("requests that follow each other, and a limit on those in flight: one of them")
-        self._line = deque((time, row) for time in sorted(self._instants) for row in self._rows[time])
-        self._instants.clear()
-        self._rows.clear()
+        self._line = deque(zip(self._times, self._rows, strict=True))
+        self._at = len(self._times)
         self.arrival_us[served] = NEVER
         for _ in range(most):
             self._go(0)
@@ -156,7 +164,7 @@ class InFlight(Arrivals):
         if self._line:
             time, row = self._line.popleft()
             self.arrival_us[row] = max(time, now_us)
-            self._expect(row, max(time, now_us))
+            heapq.heappush(self._later, (max(time, now_us), row))
 
 
 def arrivals_of(trace: Trace, served: NDArray[np.bool_], saturate: bool = False, most_in_flight: int | None = None) -> Arrivals:

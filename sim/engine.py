@@ -2,7 +2,7 @@
 
 It has an integer clock in microseconds, the arrivals, and one server or several replicas of it with a router before them. At one
 instant: all steps that end, by replica; all arrivals, by row, each routed at once; then whoever is idle begins, by replica. What
-arrives during a step is looked at when it ends.
+arrives during a step is looked at when it ends; a lone server is not even told before.
 
     arrivals     --- r0 --------- r1 r2 --------------- r3 ---       `Arrivals` knows them; an end may bring new ones
     replica 0       [ step ][ step   ][ 37 decode steps ][ step ]    `Server` makes the steps
@@ -77,6 +77,7 @@ class Engine:
         self._env = simpy.Environment()
         self._router = ROUTERS[config.router](self.demand)
         self._views = [View(server, self._env) for server in self._servers]
+        self._alone = len(self._servers) == 1
         self._replica: IntArray = np.full(len(trace), -1, np.int64)
         self._start = self.arrivals.next_us or 0
         self._running_us: Counter[int] = Counter()
@@ -119,28 +120,40 @@ class Engine:
             yield self._env.timeout(until - now)
             now = until
             until = self._instant(now)
-            if until is not None and len(self._servers) > 1 and until > now:
+            if until is not None and not self._alone and until > now:
                 self._running_us[sum(len(server.scheduler.running) for server in self._servers)] += until - now
 
     def _instant(self, now: int) -> int | None:
         """What happens now; returns when something happens next."""
         servers, arrivals = self._servers, self.arrivals
-        for server in servers:
-            if server.ends_us == now:
-                arrivals.ended(server.end(now), now)
-        for request in arrivals.due(now):
-            number = self._router.choose(request, self._views) if len(servers) > 1 else 0
-            self._replica[request] = number
-            servers[number].add(request, now)
-        following = arrivals.next_us
-        for server in servers:
-            server.begin(now)
-            ends = server.ends_us
-            if ends is not None and (following is None or ends < following):
-                following = ends
+        if self._alone:
+            following = self._instant_alone(servers[0], now)
+        else:
+            for server in servers:
+                if server.ends_us == now:
+                    arrivals.ended(server.end(now), now)
+            for request in arrivals.due(now):
+                number = self._replica[request] = self._router.choose(request, self._views)
+                servers[number].add(request, now)
+            for server in servers:
+                server.begin(now)
+            following = min((us for us in (arrivals.next_us, *(server.ends_us for server in servers)) if us is not None), default=None)
         if self.config.saturate:
             self._mark(now)
         return None if servers[0].facts.stuck else following
+
+    def _instant_alone(self, server: Server, now: int) -> int | None:
+        """The same where nobody chooses between servers: who came during a step is told when it ends."""
+        arrivals, arrival_us = self.arrivals, self.arrivals.arrival_us
+        if arrivals.next_us is not None and arrivals.next_us <= now:
+            for request in arrivals.due(now - 1):
+                server.add(request, int(arrival_us[request]))
+        if server.ends_us is not None:
+            arrivals.ended(server.end(now), now)
+        for request in arrivals.due(now):
+            server.add(request, now)
+        server.begin(now, arrivals.next_us)
+        return arrivals.next_us if server.ends_us is None else server.ends_us
 
     def _mark(self, now: int) -> None:
         """Under saturation the window opens at the first refusal and closes when all queues are empty."""

@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import NamedTuple
 
 from sim.memory.allocator import PARTS, SlotCounts
-from workloads.request import IntArray
-
-SAFE = 1 << 62
 
 
 class BrokenInvariant(AssertionError):
@@ -58,12 +53,11 @@ class Integrals:
         return sum(n * us for n, us in self.running_us.items())
 
 
-@dataclass(frozen=True)
-class PoolState:
-    """One constant stretch, or ``k`` of them: slot counts, slots of all block tables (shared ones once each), largest hole."""
+class PoolState(NamedTuple):
+    """One constant stretch: slot counts, slots of all block tables (shared ones once each), largest hole, running sequences."""
 
     counts: SlotCounts
-    logical: Any
+    logical: int
     hole: int | None
     running: int
 
@@ -101,7 +95,7 @@ class Ledger:
         """One stretch of ``duration_us`` microseconds."""
         counts = state.counts
         if sum(counts) != self.capacity or min(counts) < 0:
-            self._broken(counts)
+            self._broken(counts, 1)
         total = self.total
         parts = total.parts
         for i, slots in enumerate(counts):
@@ -110,26 +104,23 @@ class Ledger:
         used = counts[0] + counts[1] + counts[2]
         total.logical += state.logical * duration_us
         total.physical += used * duration_us
-        self._note(state, duration_us, used, counts.internal)
+        self._note(state, duration_us, used)
 
-    def book_run(self, state: PoolState, durations_us: IntArray) -> None:
-        """As many stretches as there are durations; the fields of ``state`` are arrays, or constants."""
-        counts = state.counts
-        time = int(np.add.reduce(durations_us))
-        rows = (*counts, counts.token_states + counts.reserved + counts.internal, state.logical)
-        table = np.empty((len(rows), len(durations_us)), np.int64)      # so that each question is one array operation
-        for i, row in enumerate(rows):
-            table[i] = row
-        wrong = np.add.reduce(table[: len(PARTS)]) != self.capacity
-        if np.count_nonzero(wrong) or np.count_nonzero(table < 0):
-            self._broken_run(counts, len(durations_us))
-        most: list[int] = np.maximum.reduce(table, axis=1).tolist()
-        sums = self._weigh(table, durations_us, max(most) * time)
+    def book_run(self, last: PoolState, sums: SlotCounts, logical: int, time_us: int) -> None:
+        """Several stretches, ``time_us`` microseconds together: the sums over them, and the state of the last.
+
+        In none of them more is used, or more of it internal fragmentation, than in the last.
+        """
+        counts = last.counts
+        if sum(counts) != self.capacity or min(counts) < 0:
+            self._broken(counts, 1)
+        if sum(sums) != self.capacity * time_us or min(sums) < 0:
+            self._broken(sums, time_us)
         total = self.total
-        total.parts = [a + b for a, b in zip(total.parts, sums, strict=False)]
-        total.physical += sums[-2]
-        total.logical += sums[-1]
-        self._note(state, time, most[-2], most[PARTS.index("internal")])
+        total.parts = [a + b for a, b in zip(total.parts, sums, strict=True)]
+        total.logical += logical
+        total.physical += sums[0] + sums[1] + sums[2]
+        self._note(last, time_us, counts[0] + counts[1] + counts[2])
 
     def before(self, back_us: int) -> Integrals:
         """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long.
@@ -141,22 +132,11 @@ class Ledger:
         """
         if not back_us or self._last is None:
             return self.total.copy()
-        counts, logical = ([int(np.asarray(part).flat[-1]) for part in parts]
-                           for parts in (self._last.counts, (self._last.logical,)))
-        return self.total - Integrals(back_us, [slots * back_us for slots in counts], logical[0] * back_us,
-                                      sum(counts[:3]) * back_us, (self._last.hole or 0) * back_us,
-                                      Counter({self._last.running: back_us}))
+        counts, logical, hole, running = self._last
+        return self.total - Integrals(back_us, [slots * back_us for slots in counts], logical * back_us,
+                                      sum(counts[:3]) * back_us, (hole or 0) * back_us, Counter({running: back_us}))
 
-    @staticmethod
-    def _weigh(table: IntArray, durations_us: IntArray, most: int) -> list[int]:
-        """Exact sums of slots x durations, a row each and at most ``most``; in Python integers where 64 bits might not do."""
-        if most < SAFE:
-            weighed: list[int] = (table @ durations_us).tolist()
-            return weighed
-        durations = durations_us.tolist()
-        return [sum(a * b for a, b in zip(row, durations, strict=True)) for row in table.tolist()]
-
-    def _note(self, state: PoolState, duration_us: int, used: int, internal: int) -> None:
+    def _note(self, state: PoolState, duration_us: int, used: int) -> None:
         self._last = state
         total = self.total
         total.time_us += duration_us
@@ -167,19 +147,14 @@ class Ledger:
             self.peak_running = state.running
         if used > self.peak_used:
             self.peak_used = used
-        excess = internal - self._allowed * state.running
+        excess = state.counts.internal - self._allowed * state.running
         if excess > self.internal_excess:
             self.internal_excess = excess
 
-    def _broken_run(self, counts: SlotCounts, steps: int) -> None:
-        columns = [np.broadcast_to(part, (steps,)).tolist() for part in counts]
-        for moment in zip(*columns, strict=True):
-            if sum(moment) != self.capacity or min(moment) < 0:
-                self._broken(SlotCounts(*moment))
-
-    def _broken(self, counts: SlotCounts) -> None:
+    def _broken(self, counts: SlotCounts, time_us: int) -> None:
         terms = ", ".join(f"{name} {slots}" for name, slots in zip(PARTS, counts, strict=True))
-        raise BrokenInvariant(f"the pool has {self.capacity} slots, its parts add up to {sum(counts)}: {terms}")
+        unit = "slots" if time_us == 1 else f"slots for {time_us} us"
+        raise BrokenInvariant(f"the pool has {self.capacity} {unit}, its parts add up to {sum(counts)}: {terms}")
 
 
 def merged(ledgers: Sequence[Ledger], running_us: Counter[int]) -> Ledger:

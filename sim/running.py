@@ -159,7 +159,7 @@ class RunningSequences:
         swapped = self.host is not None and (self.groups is None or self.groups.may_swap(request)) \
             and self.host.take(request, [row[1:] for row in rows], end, self.allocator)
         for handle, _, _ in reversed(rows):
-            self.allocator.release(handle)
+            self.allocator.release(handle, returns=True)
         unseen = self.flight is not None and self.flight.preempted(request)
         known = [target if done < target else done + (not unseen) for _, done, target in rows]
         self._known[request] = known[0]

@@ -14,13 +14,11 @@ make many steps at once while nothing but lengths can change, with the same outc
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from sim.demand import Demand
 from sim.flight import Flight
-from sim.memory.allocator import Allocator, Ask, DecodePath, Refusal
+from sim.memory.allocator import Allocator, Ask, Refusal, Taken
 from sim.running import UNLIMITED, RunningSequences
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
@@ -150,7 +148,7 @@ class Scheduler(RunningSequences):
         new = ask.tokens - ask.prefix.tokens
         if new > budget:
             return False
-        handle = self.allocator.admit(ask if ask.tokens <= self._room else replace(ask, tokens=self._room))
+        handle = self.allocator.admit(ask if ask.tokens <= self._room else ask._replace(tokens=self._room))
         if handle is None or (self.groups is not None and not self.groups.reserve(ask.request, handle)):
             self.refused = self._refusal(ask)
             return False
@@ -261,12 +259,12 @@ class Scheduler(RunningSequences):
         steps = min(most, int(left.min()))
         return self.allocator.decode_limit(batch.handle[rows], batch.computed[rows], steps) if steps > 1 else steps
 
-    def decode(self, run: DecodeRun) -> DecodePath | None:
+    def decode(self, run: DecodeRun) -> Taken | None:
         """Make the steps of ``run``; what remains is one update()."""
         batch, rows = self.running, self._growing()
         handles = batch.handle[rows]
-        path = self.allocator.decode(handles, batch.computed[rows], run.steps)
+        taken = self.allocator.decode(handles, batch.computed[rows], run.steps)
         batch.computed[rows] += run.steps
         self.computed += len(handles) * run.steps
         self.refused = run.refused
-        return path
+        return taken

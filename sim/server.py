@@ -6,27 +6,23 @@ It has no clock: whoever does (`sim.engine`) says what time it is, and comes bac
     server        [ step ][ step   ][ 37 decode steps ][ step ]
                   ^begin ^end       ^begin             ^end
 
-A step that only lets the running sequences grow is like the next one, so such steps are planned together: their times are
-one array. They are made when the jump ends or somebody looks in, in array operations, the ledger booking them one by one,
-and the outcome is the same to the last byte.
+A step that only lets the running sequences grow is like the next one, so such steps are planned together, up to the next arrival
+where somebody could join. They are made when the jump ends or somebody looks in, all at once: the ledger is told the sums over
+them, which follow from when each block was taken, and the outcome is the same to the last byte.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from sim.ledger import Integrals, PoolState
-from sim.memory.allocator import DecodePath, SlotCounts
+from sim.memory.allocator import NOTHING, Taken
+from sim.pace import decode_pace
 from sim.run import Observer, Run, Stalled
 from sim.scheduler import Scheduler
 from sim.step import NO_RUN, DecodeRun, Jump, Step
-from sim.step_time import StepLoad
 from sim.timeline import Timeline
-from workloads.request import IntArray
 
 
 class Server:
@@ -79,15 +75,19 @@ class Server:
         for observer in self._observers:
             observer.arrived(now, request)
 
-    def begin(self, now: int) -> None:
-        """Unless something is under way or there is nothing to do: the next step, or many alike."""
+    def begin(self, now: int, next_us: int | None = None) -> None:
+        """Unless something is under way or there is nothing to do: the next step, or many alike.
+
+        ``next_us`` is when somebody else arrives, where that is known: a jump in which he could join ends with the step under way
+        then.
+        """
         scheduler = self.scheduler
         if self.ends_us is not None or not (len(scheduler.waiting) or len(scheduler.running)):
             return
         self._book_idle(now)
         run = scheduler.decode_run(self._config.longest_jump) if self._config.longest_jump > 1 else NO_RUN
         if run.steps > 1:
-            self._plan(now, run)
+            self._plan(now, run, next_us)
             return
         duration = self._step(now)
         while self._early:                             # asynchronous: a second step before the first output
@@ -98,7 +98,7 @@ class Server:
     def end(self, now: int) -> list[int]:
         """The step or jump under way ends; returns who has the last token now."""
         if self._jump is not None:
-            self._make(self._jump, len(self._jump.starts_us))
+            self._make(self._jump, self._jump.run.steps)
         self.ends_us = None
         finished = self.scheduler.update()
         if finished:
@@ -174,39 +174,39 @@ class Server:
         return True
 
     # ------------------------------------------------------------------ many steps at once
-    def _plan(self, now: int, run: DecodeRun) -> None:
+    def _plan(self, now: int, run: DecodeRun, next_us: int | None) -> None:
         running, ended = self.scheduler.running, self.scheduler.ended()
-        n, kept = len(running) - len(ended), int(running.computed[ended].sum())
+        n, kept = len(running) - len(ended), int(running.computed[ended].sum()) if len(ended) else 0
         first = self.scheduler.computed - kept + n
-        context = np.arange(first, first + n * run.steps, n)
-        tokens = np.full(run.steps, n)
-        durations = np.asarray(self._config.step_time.duration_us(StepLoad(tokens, tokens, context, context)), np.int64)
-        starts: IntArray = now + durations.cumsum() - durations
-        self._jump = Jump(run, starts, durations, context + kept, len(self.scheduler.waiting))
-        self.ends_us = self._jump.end_us
+        pace = decode_pace(self._config.step_time, n, first, run.steps)
+        jump = Jump(run, now, pace, n, first, kept, len(self.scheduler.waiting))
+        if run.open and next_us is not None and (begun := pace.begun_before(next_us - now)) < run.steps:
+            jump = jump.part(0, begun)
+        self._jump = jump
+        self.ends_us = jump.end_us
         self.was_refused = self.was_refused or run.refused is not None
 
     def catch_up(self, now: int) -> None:
         """Make the planned steps that have started before ``now``: then everything is as if each had been made at its time."""
         if self._jump is not None:
-            self._make(self._jump, int(self._jump.starts_us.searchsorted(now)))
+            self._make(self._jump, self._jump.pace.begun_before(now - self._jump.start_us))
 
     def _make(self, jump: Jump, steps: int) -> None:
         """The first ``steps`` of a jump; the others stay planned."""
         if not steps:
             return
         self._jump = None
-        if steps < len(jump.starts_us):
-            jump, self._jump = jump.part(slice(steps)), jump.part(slice(steps, None))
+        if steps < jump.run.steps:
+            jump, self._jump = jump.part(0, steps), jump.part(steps, jump.run.steps)
         running, ended = self.scheduler.running, self.scheduler.ended()
-        path = self.scheduler.decode(jump.run)
-        self.facts.steps += jump.run.steps
-        started = int(jump.starts_us.sum())
+        taken = self.scheduler.decode(jump.run)
+        self.facts.steps += steps
+        started = jump.start_us * steps + sum(jump.pace.offsets)
         if len(ended):
             for request in running.request[ended[running.member[ended] == 0]].tolist():
                 self._log.uneven(request, started, 0)
         self._log.step_started(started)
-        self._book_run(jump, path)
+        self._book_run(jump, taken)
         for observer in self._observers:
             observer.jumped(jump.starts_us, jump.run)
 
@@ -217,10 +217,10 @@ class Server:
         self._book_idle(now)
         return self.facts.ledger.before(self._booked_us - now)
 
-    def _state(self, computed: Any, path: DecodePath | None) -> PoolState:
-        allocator, refused = self._allocator, self.scheduler.refused
-        return PoolState(allocator.counts(computed, refused, path), allocator.logical(path), allocator.largest_hole(),
-                         len(self.scheduler.running))
+    def _state(self) -> PoolState:
+        allocator, scheduler = self._allocator, self.scheduler
+        return PoolState(allocator.counts(scheduler.computed, scheduler.refused), allocator.logical(), allocator.largest_hole(),
+                         len(scheduler.running))
 
     def _book_idle(self, now: int) -> None:
         """Nothing was to be done since the last step."""
@@ -229,17 +229,22 @@ class Server:
 
     def _book(self, start: int, duration: int, waiting: int) -> None:
         self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
-        state = self._state(self.scheduler.computed, None)
+        state = self._state()
         self.facts.ledger.book(state, duration)
         self._booked_us = start + duration
         if self._timeline is not None:
             self._timeline.sample(start, state.counts, state.running, waiting)
 
-    def _book_run(self, jump: Jump, path: DecodePath | None) -> None:
-        state, durations = self._state(jump.computed, path), jump.durations_us
-        self.facts.ledger.book_run(state, durations)
+    def _book_run(self, jump: Jump, taken: Taken | None) -> None:
+        allocator, refused, pace, n = self._allocator, self.scheduler.refused, jump.pace, jump.sequences
+        first, time_us = jump.context + jump.kept, jump.pace.total_us
+        to_come = NOTHING if taken is None else taken.to_come(pace.offsets)
+        sums = allocator.counts(first * time_us + n * pace.ramp_us, refused, to_come, time_us)
+        last = self._state()
+        self.facts.ledger.book_run(last, sums, allocator.logical(to_come, time_us), time_us)
         self._booked_us = jump.end_us
         if self._timeline is not None:
-            for at in (0, -1):
-                counts = SlotCounts(*(part if isinstance(part, int) else int(part[at]) for part in state.counts))
-                self._timeline.sample(int(jump.starts_us[at]), counts, state.running, jump.waiting)
+            behind_first = NOTHING if taken is None else taken.to_come([0] + [1] * (pace.steps - 1))
+            self._timeline.sample(jump.start_us, allocator.counts(first, refused, behind_first), last.running, jump.waiting)
+            start_last = jump.start_us + pace.offsets[-1]
+            self._timeline.sample(start_last, last.counts, last.running, jump.waiting)

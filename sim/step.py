@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from sim.memory.allocator import Refusal
+from sim.pace import Pace
 from sim.step_time import StepLoad
 from workloads.request import IntArray
 
 
-@dataclass
+@dataclass(slots=True)
 class Step:
     """What one schedule() decided.
 
@@ -53,19 +56,32 @@ NO_RUN = DecodeRun(0)
 
 
 class Jump(NamedTuple):
-    """Steps that are planned and not made: when each starts, how long it takes, and the computed tokens after it."""
+    """Steps that are planned and not made.
+
+    ``sequences`` grow by a token a step, and have ``context`` computed tokens together in the first one, beside ``kept`` of those
+    that have ended and stay; ``waiting`` requests stood in the queue when it was planned.
+    """
 
     run: DecodeRun
-    starts_us: IntArray
-    durations_us: IntArray
-    computed: IntArray
+    start_us: int
+    pace: Pace
+    sequences: int
+    context: int
+    kept: int
     waiting: int
 
-    def part(self, steps: slice) -> Jump:
-        """Some of the steps."""
-        starts = self.starts_us[steps]
-        return Jump(self.run._replace(steps=len(starts)), starts, self.durations_us[steps], self.computed[steps], self.waiting)
+    def part(self, first: int, stop: int) -> Jump:
+        """The steps from ``first`` up to and without ``stop``."""
+        pace = self.pace.part(first, stop)
+        before_us = self.pace.offsets[first] if first else 0
+        return self._replace(run=self.run._replace(steps=stop - first), start_us=self.start_us + before_us, pace=pace,
+                             context=self.context + first * self.sequences)
 
     @property
     def end_us(self) -> int:
-        return int(self.starts_us[-1] + self.durations_us[-1])
+        return self.start_us + self.pace.total_us
+
+    @property
+    def starts_us(self) -> IntArray:
+        """When each step starts, shape (steps,)."""
+        return self.start_us + np.array(self.pace.offsets, np.int64)

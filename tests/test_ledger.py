@@ -150,15 +150,21 @@ def test_a_wrong_sum_is_refused_with_all_terms():
         ledger.book(PoolState(SlotCounts(11, 2, 3, 0, 0, 0, 3), 0, None, 2), 1)
     with pytest.raises(BrokenInvariant):
         ledger.book(PoolState(SlotCounts(11, 2, 3, -1, 0, 0, 5), 0, None, 2), 1)
-    with pytest.raises(BrokenInvariant, match="add up to 21"):
-        ledger.book_run(PoolState(SlotCounts(np.array([1, 2]), 0, 0, 0, 0, 0, 19), 0, None, 1), np.array([1, 1]))
+    good = PoolState(SlotCounts(1, 0, 0, 0, 0, 0, 19), 0, None, 1)
+    with pytest.raises(BrokenInvariant, match=r"20 slots, .*add up to 21"):
+        ledger.book_run(good._replace(counts=SlotCounts(2, 0, 0, 0, 0, 0, 19)), SlotCounts(2, 0, 0, 0, 0, 0, 38), 0, 2)
+    with pytest.raises(BrokenInvariant, match=r"20 slots for 2 us, .*add up to 41: token_states 3,"):
+        ledger.book_run(good, SlotCounts(3, 0, 0, 0, 0, 0, 38), 0, 2)
+    with pytest.raises(BrokenInvariant, match="internal -1"):
+        ledger.book_run(good, SlotCounts(3, 0, -1, 0, 0, 0, 38), 0, 2)
+    assert ledger.total == Integrals() and ledger.peak_running == 0
 
 
 def test_integrals_do_not_overflow():
     slots, week = 160_000_000, 604_800_000_000
     ledger = Ledger(slots, 15)
     state = PoolState(SlotCounts(slots, 0, 0, 0, 0, 0, 0), slots, None, 1)
-    ledger.book_run(state, np.full(5, week))
+    ledger.book_run(state, SlotCounts(slots * 5 * week, 0, 0, 0, 0, 0, 0), slots * 5 * week, 5 * week)
     ledger.book(state, week)
     assert ledger.total.parts[0] == slots * week * 6 > 1 << 63
 
@@ -175,8 +181,9 @@ def test_sums_up_to_a_moment_in_what_was_booked_last():
     ledger.book(PoolState(SlotCounts(4, 1, 0, 0, 0, 0, 5), 6, 2, 1), 100)
     assert ledger.before(100) == Integrals() and ledger.before(0) == ledger.total
     assert ledger.before(30) == Integrals(70, [280, 70, 0, 0, 0, 0, 350], 420, 350, 140, Counter({1: 70}))
-    moving = PoolState(SlotCounts(np.array([5, 6]), np.array([0, 1]), 0, 0, 0, 0, np.array([5, 3])), np.array([5, 7]), None, 2)
-    ledger.book_run(moving, np.array([10, 20]))
+    # 5 slots hold tokens for 10 us, then 6 and 1 is reserved for 20 us: 5 are idle, then 3.
+    moving = PoolState(SlotCounts(6, 1, 0, 0, 0, 0, 3), 7, None, 2)
+    ledger.book_run(moving, SlotCounts(170, 20, 0, 0, 0, 0, 110), 190, 30)
     assert ledger.before(15) == Integrals(115, [400 + 50 + 30, 100 + 5, 0, 0, 0, 0, 500 + 50 + 15], 600 + 50 + 35,
                                           500 + 50 + 35, 200, Counter({1: 100, 2: 15}))
     assert ledger.before(0).running_us is not ledger.total.running_us

@@ -18,14 +18,18 @@ def ask(request, known, blocks, resumed=False):
     return Ask(request, known, Prefix(4 * len(blocks), np.array(blocks, np.int32)), known, True, resumed=resumed)
 
 
+def admitted(stats, asked):
+    stats.admitted(asked, stats.writers(asked.prefix.blocks))
+
+
 def test_origins():
     stats = stats_of([7, 7, 8, -1, -1])
     for request in range(5):                           # request r writes blocks 3r + 1 .. 3r + 3
         stats.wrote(np.arange(3 * request + 1, 3 * request + 4), request)
-    stats.admitted(ask(0, 22, [1, 4, 7], resumed=True))   # its own, of session 7, of session 8
+    admitted(stats, ask(0, 22, [1, 4, 7], resumed=True))   # its own, of session 7, of session 8
     assert stats.hit_tokens_by_origin == {"other_request": 4, "same_session": 4, "own_after_preemption": 4}
     assert stats.resume_hit_tokens_by_origin == stats.hit_tokens_by_origin
-    stats.admitted(ask(3, 21, [13, 1]))                # no session is no common session
+    admitted(stats, ask(3, 21, [13, 1]))                # no session is no common session
     assert stats.hit_tokens_by_origin == {"other_request": 12, "same_session": 4, "own_after_preemption": 4}
     assert stats.resume_hit_tokens_by_origin == {"other_request": 4, "same_session": 4, "own_after_preemption": 4}
     assert (stats.requests, stats.query_tokens, stats.query_blocks, stats.hit_tokens, stats.hit_blocks) == (1, 21, 5, 8, 2)

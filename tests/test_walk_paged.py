@@ -13,7 +13,8 @@ from naive import NaivePaged
 from small import LONG
 
 from sim.demand import Demand
-from sim.memory.allocator import Ask, Lag, Refusal
+from sim.memory.allocator import NOTHING, Ask, Lag, Refusal
+from sim.memory.block_pool import NO_HASH
 from sim.memory.paged import PagedAllocator
 from workloads.request import ContentIds, Trace
 
@@ -79,10 +80,18 @@ class PagedWalk(RuleBasedStateMachine):
     def columns(self, names):
         return np.array([self.handle[n] for n in names], np.int64), np.array([self.filled(n) for n in names], np.int64)
 
+    def not_running(self, number):
+        """A request of which no sequence runs: whoever was preempted comes back alone."""
+        running = {self.naive.live[name].request for name in self.live}
+        waiting = [request for request in range(len(self.requests)) if request not in running]
+        return waiting[number % len(waiting)] if waiting else None
+
     # ------------------------------------------------------------------ operations
     @rule(request=small, generated=small, chunk=st.integers(1, 12), whole=st.booleans(), keep_free=st.integers(0, 2))
     def admit(self, request, generated, chunk, whole, keep_free):
-        request %= len(self.requests)
+        request = self.not_running(request)
+        if request is None:
+            return
         prompt, end, _ = self.requests[request]
         known = min(prompt + generated, end)
         prefix = self.real.find_prefix(request, known)
@@ -174,19 +183,25 @@ class PagedWalk(RuleBasedStateMachine):
             assert limit <= 1
             return
         if limit:
-            path = self.real.decode(handles, computed, limit)
-            total = sum(self.filled(n) for n in self.live) + len(names) * np.arange(1, limit + 1)
-            states = np.stack([np.broadcast_to(p, limit) for p in self.real.counts(total, None, path)], axis=1).tolist()
-            tables = np.broadcast_to(self.real.logical(path), limit).tolist()
-            for state, slots in zip(states, tables, strict=True):
+            before = sum(self.filled(n) for n in self.live)
+            taken = self.real.decode(handles, computed, limit)
+            for step in range(limit):                  # a block taken at the start of this step is there in it
                 assert self.one_each(names)
-                assert tuple(state) == self.naive.parts(False)
-                assert slots == sum(len(s.table) for s in self.naive.live.values()) * self.size
+                to_come = taken.to_come([n > step for n in range(limit)]) if taken else NOTHING
+                assert self.real.counts(before + len(names) * (step + 1), None, to_come) == self.naive.parts(False)
+                assert self.real.logical(to_come) == sum(len(s.table) for s in self.naive.live.values()) * self.size
         assert limit == most or not self.room(names)
 
     def several(self):
-        """The live sequences that may fork."""
-        return [n for n in self.live if self.requests[self.naive.live[n].request][2] > 1]
+        """The live sequences that may fork: in the middle of a prompt only where all of it is indexed, as nobody does so."""
+        names = []
+        for name in self.live:
+            request = self.naive.live[name].request
+            prompt, _, sequences = self.requests[request]
+            private = self.caching and self.real.hashes.shared[request] < prompt // self.size
+            if sequences > 1 and not (private and self.filled(name) < prompt):
+                names.append(name)
+        return names
 
     @precondition(lambda self: self.several())
     @rule(which=small, times=st.integers(1, 3))
@@ -199,7 +214,7 @@ class PagedWalk(RuleBasedStateMachine):
 
     def let_go(self, name):
         self.live.remove(name)
-        self.real.release(self.handle[name])
+        self.real.release(self.handle[name], returns=True)
         self.naive.free(name)
 
     @precondition(lambda self: self.live)
@@ -219,7 +234,9 @@ class PagedWalk(RuleBasedStateMachine):
     @precondition(lambda self: len(self.live) < 3)
     @rule(request=small, tokens=st.integers(1, 20))
     def restore(self, request, tokens):
-        request %= len(self.requests)
+        request = self.not_running(request)
+        if request is None:
+            return
         tokens = min(tokens, self.requests[request][1])
         need, free = self.real.restore_need(tokens), self.real.pool.free
         handle = self.real.restore(request, tokens)
@@ -248,10 +265,16 @@ class PagedWalk(RuleBasedStateMachine):
         assert queue == naive.queue and pool.free == len(queue)
         assert sorted([*held, *queue]) == list(range(1, self.num_blocks))
         assert [self.key_of.get(value) for value in pool.hash_of.tolist()] == naive.hash_of
-        found = {self.key_of[h]: int(b) for h, b in enumerate(pool._index) if b != -1}
-        assert found == {key: blocks[0] for key, blocks in naive.index.items() if blocks}
+        hashes = np.arange(len(pool._index))
+        found = {self.key_of[h]: b for h, b in enumerate(pool.find(hashes).tolist()) if b != NO_HASH}
+        assert found == {key: blocks[0] for key, blocks in naive.index.items() if blocks and self.shared(key)}
         assert {self.key_of[h]: rest for h, rest in pool._copies.items()} == {
-            key: blocks[1:] for key, blocks in naive.index.items() if len(blocks) > 1}
+            key: blocks[1:] for key, blocks in naive.index.items() if len(blocks) > 1 and self.shared(key)}
+
+    def shared(self, key):
+        """Whether two requests begin with this content; the walk asks for the others through `find_prefix`."""
+        kind, ids, _ = key
+        return kind == "shared" and sum(tuple(row[: len(ids)]) == ids for row in self.ids) > 1
 
     @invariant()
     def the_same_slots(self):

@@ -102,8 +102,8 @@ class Watcher(Observer):
         self.begun(allocator, scheduler)
 
     def _evicts(self, blocks: BlockIds) -> None:
-        assert isinstance(self._allocator, PagedAllocator) and self._allocator.stats is not None
-        writers = self._allocator.stats.writers(blocks).tolist()
+        assert isinstance(self._allocator, PagedAllocator)
+        writers = self._allocator.writers(blocks).tolist()
         self._seen.evicted += zip(blocks.tolist(), writers, strict=True)
 
     def arrived(self, now_us: int, request: int) -> None:

@@ -23,7 +23,9 @@ The seven parts of the pool (LEDGER.md), which add up to its capacity after ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import compress
+from operator import mul
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -34,15 +36,15 @@ PARTS = ("token_states", "reserved", "internal", "cached", "external", "remainde
 
 
 class SlotCounts(NamedTuple):
-    """The pool at one moment, in slots; or at ``k`` moments, each field an int64 array of shape (k,)."""
+    """The pool at one moment, in slots; or the sums over a stretch of time, in slots x microseconds."""
 
-    token_states: Any
-    reserved: Any
-    internal: Any
-    cached: Any
-    external: Any
-    remainder: Any
-    idle: Any
+    token_states: int
+    reserved: int
+    internal: int
+    cached: int
+    external: int
+    remainder: int
+    idle: int
 
 
 class Prefix(NamedTuple):
@@ -56,8 +58,7 @@ class Prefix(NamedTuple):
 NO_PREFIX = Prefix(0, np.zeros(0, np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """An admission as the scheduler asks for it.
 
     Parameters
@@ -93,12 +94,37 @@ class Refusal(NamedTuple):
     need: int
 
 
-class DecodePath(NamedTuple):
-    """What several decode steps did to a block pool: after each step what was still to come, int64 arrays of shape (steps,)."""
+class ToCome(NamedTuple):
+    """What decode steps made at once had still to do to the pool at some moment before their end, or summed over time.
 
-    taken: IntArray
-    evicted: IntArray
-    fillable: IntArray
+    ``taken`` blocks, ``evicted`` ones among them, and the slots of them that will hold a token.
+    """
+
+    taken: int
+    evicted: int
+    fillable: int
+
+
+NOTHING = ToCome(0, 0, 0)
+
+
+class Taken(NamedTuple):
+    """The blocks that several decode steps took, in order: after how many steps, whether each was evicted, slots that will fill."""
+
+    after: list[int]
+    evicted: list[bool]
+    fillable: list[int]
+
+    def to_come(self, weights: Sequence[int]) -> ToCome:
+        """The sums, a block taken after ``n`` steps with the weight ``weights[n]``.
+
+        With the time from the start of the first step to the start of each it is the sum over time of what is to come.
+
+        >>> Taken([0, 2], [False, True], [16, 9]).to_come([0, 20, 40])
+        ToCome(taken=40, evicted=40, fillable=360)
+        """
+        each = [weights[n] for n in self.after]
+        return ToCome(sum(each), sum(compress(each, self.evicted)), sum(map(mul, each, self.fillable)))
 
 
 class Lag(NamedTuple):
@@ -163,7 +189,7 @@ class Allocator(Protocol):
         """
         ...
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
         """``steps`` decode steps at once, like as many calls of `extend_by_one`; None where no block changed hands."""
         ...
 
@@ -183,19 +209,23 @@ class Allocator(Protocol):
         """Slots `restore` asks for; a reservation depends on the request, without which it is at least ``tokens``."""
         ...
 
-    def release(self, handle: int) -> None:
-        """Give back everything a sequence holds; ValueError if nothing is held under this handle."""
-        ...
+    def release(self, handle: int, returns: bool = False) -> None:
+        """Give back everything a sequence holds; ``returns``: it is preempted, and will ask for its blocks again.
 
-    def counts(self, computed: Any, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
-        """Where every slot is, given the sum of the computed tokens of all running sequences.
-
-        With the ``path`` of a `decode` just made, ``computed`` is an array and so are the parts: one entry a step.
+        ValueError if nothing is held under this handle.
         """
         ...
 
-    def logical(self, path: DecodePath | None = None) -> Any:
-        """Slots of all block tables or reservations, a shared block once for each table; see `counts` for ``path``."""
+    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
+        """Where every slot is, given the sum of the computed tokens of all running sequences.
+
+        Before the end of the steps that a `decode` made, with what was ``to_come`` then. Everything that is counted depends on
+        these numbers linearly: with both of them summed over a stretch of ``time`` microseconds the parts are the sums over it.
+        """
+        ...
+
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+        """Slots of all block tables or reservations, a shared block once for each table; as `counts`."""
         ...
 
     def largest_hole(self) -> int | None:
@@ -215,5 +245,5 @@ class RoomIsThere:
     def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
         return most
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
         return None

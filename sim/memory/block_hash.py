@@ -9,13 +9,14 @@ Here a hash is a dense integer, so that the prefix index of the pool is an array
                   the trace's  |  found only by itself after a preemption
                   content ids  |
 
-Content ids may stand for spans longer or shorter than a block (512-token ids, 16-token blocks): block ``k`` is known
+A content id that no other request of the trace begins with is private too: nobody else can ask for it. Content ids may stand for spans longer or shorter than a block (512-token ids, 16-token blocks): block ``k`` is known
 when all its tokens are covered, and its hash is (chain of the id its last token lies in, place inside that span).
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.demand import Demand
 from workloads.request import ContentIds, IntArray
@@ -68,37 +69,45 @@ class BlockHashes:
     ----------
     count : int
         Hashes are integers in ``[0, count)``.
+    shared_count : int
+        Those below are shared, the others private.
+    shared : int64, shape (requests,)
+        How many blocks of each request have shared hashes; they are its first ones.
+    private : int64, shape (requests,)
+        The hash of a request's private block ``k`` is ``private + k``.
     """
 
     def __init__(self, demand: Demand, block_size: int) -> None:
         content = demand.content
         full = np.where(demand.too_long, 0, demand.end // block_size)
         if content is None:
-            self._shared = np.zeros(len(demand), np.int64)
-            self._starts = self._shared
+            self.shared: IntArray = np.zeros(len(demand), np.int64)
+            self._starts = self.shared
             self._chain = np.zeros(0, np.int64)
-            shared_count = 0
+            self.shared_count = 0
         else:
             tokens = demand.end + 1 if content.cover_output else demand.prompt
-            covered = np.minimum(np.diff(content.starts) * content.span_tokens, tokens)
-            self._shared = covered // block_size
-            self._starts = content.starts[:-1]
             self._chain, chains = chain_ids(content)
-            longest = int(self._shared.max(initial=0))
+            several = np.bincount(self._chain, minlength=chains) > 1
+            covered = np.minimum(_leading(several[self._chain], content.starts) * content.span_tokens, tokens)
+            self._chain = (several.cumsum() - 1)[self._chain]          # the others are not looked at
+            self.shared = covered // block_size
+            self._starts = content.starts[:-1]
+            longest = int(self.shared.max(initial=0))
             block = np.arange(longest, dtype=np.int64)
             self._span_of = ((block + 1) * block_size - 1) // content.span_tokens
             self._within = block - self._span_of * content.span_tokens // block_size
             self._per_span = -(-content.span_tokens // block_size)
-            shared_count = chains * self._per_span
-        own = np.maximum(full - self._shared, 0)
-        before = np.cumsum(own) - own
-        self._private = shared_count + before - self._shared
-        self.count = shared_count + int(own.sum())
+            self.shared_count = int(np.count_nonzero(several)) * self._per_span
+        own = np.maximum(full - self.shared, 0)
+        self._first = self.shared_count + np.cumsum(own) - own
+        self.private: IntArray = self._first - self.shared
+        self.count = self.shared_count + int(own.sum())
 
     def span(self, request: int, start: int, stop: int) -> IntArray:
         """The hashes of blocks ``start`` to ``stop - 1`` of ``request``, shape (stop - start,)."""
-        shared = int(self._shared[request])
-        base = int(self._private[request])
+        shared = int(self.shared[request])
+        base = int(self.private[request])
         if start >= shared:
             return np.arange(base + start, base + stop, dtype=np.int64)
         known = min(stop, shared)
@@ -110,12 +119,28 @@ class BlockHashes:
 
     def at(self, requests: IntArray, blocks: IntArray) -> IntArray:
         """The hash of block ``blocks[i]`` of ``requests[i]``, shape (n,)."""
-        hashes: IntArray = self._private[requests] + blocks
-        if not len(self._chain):
+        hashes: IntArray = self.private[requests] + blocks
+        if not self.shared_count:
             return hashes
-        shared = blocks < self._shared[requests]
+        shared = blocks < self.shared[requests]
         if shared.any():
             b = blocks[shared]
             spans = self._chain[self._starts[requests[shared]] + self._span_of[b]]
             hashes[shared] = spans * self._per_span + self._within[b]
         return hashes
+
+    def owners(self, hashes: IntArray) -> IntArray:
+        """The requests whose private blocks these are, shape (n,)."""
+        owner: IntArray = self._first.searchsorted(hashes, side="right") - 1
+        return owner
+
+
+def _leading(common: NDArray[np.bool_], starts: IntArray) -> IntArray:
+    """How many ids of each request are common: its first ones, as whatever is before a common prefix is common.
+
+    >>> _leading(np.array([True, False, True, False, False]), np.array([0, 2, 4, 5])).tolist()
+    [1, 1, 0]
+    """
+    total = np.concatenate((np.zeros(1, np.int64), common.cumsum()))
+    leading: IntArray = np.diff(total[starts])
+    return leading

@@ -15,16 +15,16 @@ front, one with a hash to the end, so it is evicted as late as possible:
 
 Older versions of vLLM put every freed block at the end, hashed or not (``split_freed=False``).
 
-Three array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its
-place in the log goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. Block
-hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest cached prefix is one gather
-and one argmax. And block ids are 64-bit where they index arrays: numpy converts all others first, which for some ten
-blocks takes five times as long as the look-up itself.
+Array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its place in the log
+goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. Block hashes are dense integers
+(see `block_hash`), so the prefix index is an array and the longest cached prefix is one gather and one argmax. An evicted hash is
+not taken out of the index: an entry counts only while the block it names still has the hash. Block ids are 64-bit where they
+index arrays: numpy converts all others first, which for some ten blocks takes five times as long as the look-up itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,10 @@ class BlockPool:
     num_blocks : int
         vLLM's ``num_gpu_blocks``, null block included; ``num_blocks - 1`` are usable.
     num_hashes : int
-        Block hashes are integers in ``[0, num_hashes)``; 0 switches prefix caching off.
+        Block hashes below are found by the index; those from here on belong to one request each, which remembers itself where
+        its blocks lay (`mark`).
+    caching : bool, optional
+        Whether blocks may have hashes at all; by default if any can be found.
     split_freed : bool
         Freed blocks without a hash go to the front of the free queue; if false (vLLM up to 0.23) all go to its end.
 
@@ -66,18 +69,19 @@ class BlockPool:
     [1, 2]
     """
 
-    def __init__(self, num_blocks: int, num_hashes: int = 0, split_freed: bool = True) -> None:
+    def __init__(self, num_blocks: int, num_hashes: int = 0, split_freed: bool = True, caching: bool | None = None) -> None:
         if num_blocks < 1:
             raise ValueError(f"num_blocks must be at least 1, the null block, not {num_blocks}")
         self.num_blocks = num_blocks
-        self.caching = num_hashes > 0
+        self.caching = num_hashes > 0 if caching is None else caching
         self.split_freed = split_freed
         self.ref = np.zeros(num_blocks, np.int32)
         self.hash_of = np.full(num_blocks, NO_HASH, np.int64)
+        self._hash_of1 = memoryview(self.hash_of)      # its entries one at a time: a third of the time of an array's own
         self.free = num_blocks - 1
         self.cached_free = 0
         self.start_counting()
-        self._index = np.full(num_hashes, NO_HASH, np.int32)
+        self._index: IntArray = np.zeros(num_hashes, np.int64)         # 0 is the null block, which never has a hash
         self._copies: dict[int, list[int]] = {}
         self._has_copies = np.zeros(num_blocks, bool)
         self._watchers: list[Callable[[BlockIds], None]] = []
@@ -96,23 +100,31 @@ class BlockPool:
         ValueError
             If fewer than ``n`` blocks are free: the caller asks `free` first.
         """
-        return self.take_marked(n)[0]
-
-    def take_marked(self, n: int) -> tuple[BlockIds, NDArray[np.bool_]]:
-        """`take`, and which of the blocks were evicted for it."""
         if n > self.free:
             raise ValueError(f"asked for {n} blocks with {self.free} free")
-        blocks, self._head = self._front(n)
-        self._place[blocks] = NOT_FREE
+        head = self._head
+        if self._tail - head == self.free:             # no place in the log is stale
+            self._head = head + n
+            blocks = self._log[head:head + n].copy()
+        else:
+            blocks, self._head = self._front(n)
         self.ref[blocks] = 1
+        unhashed = self.free - self.cached_free
         self.free -= n
         self.taken += n
-        hashes = self.hash_of[blocks]
-        hashed = hashes != NO_HASH
-        evicted = int(np.count_nonzero(hashed))
-        if evicted:
-            self._evict(*(blocks, hashes) if evicted == n else (blocks[hashed], hashes[hashed]))
-        return blocks, hashed
+        if not self.split_freed:
+            self._evict(blocks[self.hash_of[blocks] != NO_HASH])
+        elif n > unhashed:                             # all without a hash are in front of all that have one
+            self._evict(blocks[unhashed:] if unhashed else blocks)
+        return blocks
+
+    def evicted_of_next(self, n: int) -> list[bool]:
+        """Which of the next ``n`` blocks will be evicted when they are taken."""
+        if self.split_freed:
+            unhashed = min(n, self.free - self.cached_free)
+            return [False] * unhashed + [True] * (n - unhashed)
+        flags: list[bool] = (self.hash_of[self._front(n)[0]] != NO_HASH).tolist()
+        return flags
 
     def touch(self, blocks: BlockIds) -> None:
         """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
@@ -138,37 +150,64 @@ class BlockPool:
             On a double free: a block of the table is held by nobody.
         """
         walk = table[::-1]
-        left = self.ref[walk] - 1
-        if np.count_nonzero(left < 0):
-            raise ValueError(f"double free of block {int(walk[left.argmin()])}")
-        self.ref[walk] = left
-        unheld = walk[left == 0] if np.count_nonzero(left) else walk
-        self.free += len(unheld)
+        n = len(walk)
+        held = self.ref[walk]
+        if np.count_nonzero(held == 1) == n:
+            self.ref[walk] = 0
+        else:
+            if np.count_nonzero(held < 1):
+                raise ValueError(f"double free of block {int(walk[held.argmin()])}")
+            self.ref[walk] = held - 1
+            walk = walk[held == 1]
+            n = len(walk)
+        self.free += n
         if not self.caching:
-            (self._push_front if self.split_freed else self._append)(unheld)
+            (self._push_front if self.split_freed else self._append)(walk)
             return
-        hashed = self.hash_of[unheld] != NO_HASH
-        cached = unheld[hashed]
-        self.cached_free += len(cached)
-        self._append(cached if self.split_freed else unheld)
-        if self.split_freed and len(cached) < len(unheld):
-            self._push_front(unheld[~hashed])
+        hashed = self.hash_of[walk] != NO_HASH
+        count = int(np.count_nonzero(hashed))
+        self.cached_free += count
+        if count == n or not self.split_freed:
+            self._append(walk)
+        elif np.count_nonzero(hashed[n - count:]) == count:            # those without a hash come first: the usual table
+            self._append(walk[n - count:])
+            self._push_front(walk[: n - count])
+        else:
+            self._append(walk[hashed])
+            self._push_front(walk[~hashed])
 
     # ------------------------------------------------------------------ the prefix index
     def find(self, hashes: IntArray) -> BlockIds:
         """The block of each hash, NO_HASH where there is none (rule 6)."""
-        return self._index[hashes].astype(np.int64)
+        blocks = self._index[hashes]
+        blocks[self.hash_of[blocks] != hashes] = NO_HASH
+        return blocks
 
     def lookup(self, hashes: IntArray) -> BlockIds:
         """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
-        found = self.find(hashes)
-        missing = found == NO_HASH
-        return found[: missing.argmax()] if np.count_nonzero(missing) else found
+        blocks = self._index[hashes]
+        return self.leading(blocks, hashes)
+
+    def leading(self, blocks: BlockIds, hashes: IntArray) -> BlockIds:
+        """Those of ``blocks`` before the first that does not hold the hash beside it."""
+        missing = self.hash_of[blocks] != hashes
+        return blocks[: missing.argmax()] if np.count_nonzero(missing) else blocks
+
+    def mark(self, blocks: BlockIds, hashes: IntArray) -> None:
+        """Full blocks get hashes that no index knows."""
+        self.hash_of[blocks] = hashes
+
+    def mark_each(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """`mark` of a handful of (block, hash)."""
+        hash_of = self._hash_of1
+        for block, content in pairs:
+            hash_of[block] = content
 
     def cache(self, blocks: BlockIds, hashes: IntArray) -> None:
         """Make full blocks findable, in this order; one whose hash is there already is kept beside the first (rule 6)."""
+        there = self._index[hashes]
+        new = self.hash_of[there] != hashes
         self.hash_of[blocks] = hashes
-        new = self._index[hashes] == NO_HASH
         if np.count_nonzero(new) == len(new):
             self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
         else:
@@ -186,24 +225,25 @@ class BlockPool:
         """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any; `hash_of` still has theirs."""
         self._watchers.append(seen)
 
-    def _evict(self, blocks: BlockIds, hashes: IntArray) -> None:
-        self.evicted += len(blocks)
-        self.cached_free -= len(blocks)
+    def _evict(self, blocks: BlockIds) -> None:
+        n = len(blocks)
+        if not n:
+            return
+        self.evicted += n
+        self.cached_free -= n
         for seen in self._watchers:
             seen(blocks)
-        self.hash_of[blocks] = NO_HASH
         if self._copies and np.count_nonzero(self._has_copies[blocks]):
-            self._forget_copies(blocks, hashes)
-        else:
-            self._index[hashes] = NO_HASH
+            self._forget_copies(blocks)
+        self.hash_of[blocks] = NO_HASH
 
-    def _forget_copies(self, blocks: BlockIds, hashes: IntArray) -> None:
+    def _forget_copies(self, blocks: BlockIds) -> None:
         """Evict one by one where a hash may stand for several blocks: the oldest of those left is found next."""
-        self._has_copies[blocks] = False
-        for block, content in zip(blocks.tolist(), hashes.tolist(), strict=True):
+        several = blocks[self._has_copies[blocks]]
+        self._has_copies[several] = False
+        for block, content in zip(several.tolist(), self.hash_of[several].tolist(), strict=True):
             others = self._copies.get(content)
             if others is None:
-                self._index[content] = NO_HASH
                 continue
             if self._index[content] == block:
                 self._index[content] = others.pop(0)

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.demand import Demand
-from sim.memory.allocator import DecodePath, Refusal, SlotCounts
+from sim.memory.allocator import NOTHING, Refusal, SlotCounts, ToCome
 from sim.memory.block_hash import BlockHashes
-from sim.memory.block_pool import BlockPool
+from sim.memory.block_pool import BlockIds, BlockPool
+from sim.memory.left_blocks import LeftBlocks
 from sim.memory.prefix_stats import PrefixStats
 from sim.memory.sharing import SharedEnds
 from workloads.request import IntArray
@@ -59,7 +60,11 @@ class BlockTables:
         self.demand = demand
         self.block_size = block_size
         self.hashes = BlockHashes(demand, block_size) if caching else None
-        self.pool = BlockPool(num_blocks, max(1, self.hashes.count) if self.hashes else 0, split_freed)
+        self.pool = BlockPool(num_blocks, self.hashes.shared_count if self.hashes else 0, split_freed, caching)
+        self._left = LeftBlocks(self.pool)
+        self._plain = demand.sequences is None and (demand.content is None or not demand.content.cover_output)
+        """Whether what a sequence generates is found by nobody else, and by itself after a preemption."""
+        self._private1 = memoryview(self.hashes.private if self.hashes else np.zeros(0, np.int64))
         self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
         self.capacity = (num_blocks - 1) * block_size
         self.rest = 0
@@ -68,15 +73,25 @@ class BlockTables:
         self.copies = 0
         several = None if demand.sequences is None else demand.sequences > 1
         self.private_after: IntArray | None = None if several is None else np.where(several, demand.prompt // block_size, ALL)
-        self.held: IntArray = np.zeros(64, np.int64)
-        self._request: IntArray = np.zeros(64, np.int64)
-        self._end: IntArray = np.zeros(64, np.int64)
-        self._filled: IntArray = np.zeros(64, np.int64)     # kept up to date only where requests have several sequences
         self._ends = SharedEnds(block_size)
         served = self._longest(demand)[~demand.too_long]
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
-        self._table: IntArray = np.zeros((64, self._width), np.int64)
-        self._free_handles = list(range(63, -1, -1))
+        self._free_handles: list[int] = []
+        self.held, self._request, self._end, self._filled, self._kept = (np.zeros(0, np.int64) for _ in range(5))
+        self._table: IntArray = np.zeros((0, self._width), np.int64)
+        self._more_rows(64)
+
+    def _more_rows(self, n: int) -> None:
+        """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences."""
+        before = len(self.held)
+        more = np.zeros(n, np.int64)
+        self.held, self._request, self._end, self._filled, self._kept = (
+            np.concatenate((a, more)) for a in (self.held, self._request, self._end, self._filled, self._kept))
+        self._table = np.concatenate((self._table, np.zeros((n, self._width), np.int64)))
+        self._free_handles = list(range(before + n - 1, before - 1, -1))
+        # The same memory for one entry at a time: a third of the time of an array's own.
+        self._held1, self._request1, self._end1, self._table1 = (
+            memoryview(a.reshape(-1)) for a in (self.held, self._request, self._end, self._table))
 
     def _longest(self, demand: Demand) -> IntArray:
         """Tokens that the table of each request may come to have room for."""
@@ -97,43 +112,50 @@ class BlockTables:
     def _new_row(self, request: int, blocks: IntArray, filled: int) -> int:
         """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
         if not self._free_handles:
-            n = len(self.held)
-            self.held, self._request, self._end, self._filled = (
-                np.concatenate((a, np.zeros(n, np.int64))) for a in (self.held, self._request, self._end, self._filled))
-            self._table = np.concatenate((self._table, np.zeros_like(self._table)))
-            self._free_handles = list(range(2 * n - 1, n - 1, -1))
-        handle, held, end = self._free_handles.pop(), len(blocks) * self.block_size, int(self.demand.end[request])
-        self._table[handle, : len(blocks)] = blocks
-        self.held[handle] = held
-        self._request[handle] = request
-        self._end[handle] = end
+            self._more_rows(len(self.held))
+        n, handle, end = len(blocks), self._free_handles.pop(), int(self.demand.end[request])
+        held = n * self.block_size
+        self._table[handle, :n] = blocks
+        self._held1[handle] = held
+        self._request1[handle] = request
+        self._end1[handle] = end
         self._filled[handle] = filled
         self.slots += held
         self.fillable += min(held, end)
         return handle
 
     def _drop_row(self, handle: int) -> None:
-        held = int(self.held[handle])
+        held = self._held1[handle]
         self.slots -= held
-        self.fillable -= min(held, int(self._end[handle]))
-        self.held[handle] = 0
+        self.fillable -= min(held, self._end1[handle])
+        self._held1[handle] = 0
         self._free_handles.append(handle)
 
     def _check(self, handle: int) -> None:
         if not self.held[handle]:
             raise ValueError(f"handle {handle} holds nothing")
 
-    def _give(self, rows: IntArray, places: IntArray, total: int) -> tuple[NDArray[np.bool_], IntArray]:
-        """Put ``total`` new blocks into the block tables; returns which were evicted, and how many slots of each will fill."""
+    def _give(self, rows: IntArray, places: IntArray, total: int) -> None:
+        """Put ``total`` new blocks into the block tables."""
         size = self.block_size
-        blocks, evicted = self.pool.take_marked(total)
+        blocks = self.pool.take(total)
         self._table[rows, places] = blocks
-        if self.stats is not None:
-            self.stats.wrote(blocks, self._request[rows])
+        self._note_writers(blocks, rows, places)
         self.slots += total * size
-        will_fill: IntArray = np.minimum(self._end[rows] - places * size, size)
-        self.fillable += int(np.add.reduce(will_fill))
-        return evicted, will_fill
+        self.fillable += int(np.add.reduce(np.minimum(self._end[rows] - places * size, size)))
+
+    def _note_writers(self, blocks: BlockIds, rows: IntArray, places: IntArray) -> None:
+        """Note who fills blocks that others may find."""
+        if self.stats is not None and self.hashes is not None and self.hashes.shared_count:
+            request = self._request[rows]
+            shared = places < self.hashes.shared[request]
+            self.stats.wrote(blocks[shared], request[shared])
+
+    def writers(self, blocks: BlockIds) -> IntArray:
+        """Which requests filled these blocks, all of which can be found."""
+        assert self.stats is not None and self.hashes is not None
+        hashes = self.pool.hash_of[blocks]
+        return np.where(hashes < self.hashes.shared_count, self.stats.writers(blocks), self.hashes.owners(hashes))
 
     def _leave_shared(self, rows: IntArray, computed: IntArray) -> None:
         """The last blocks of these sequences stay with the others; `_give` puts copies in their place."""
@@ -146,25 +168,20 @@ class BlockTables:
         self.fillable -= int(np.minimum(self._end[rows] - place * size, size).sum())
 
     # ------------------------------------------------------------------ where the slots are
-    def counts(self, computed: IntArray | int, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
-        size, pool = self.block_size, self.pool
-        taken: IntArray | int = 0
-        evicted: IntArray | int = 0
-        fillable: IntArray | int = 0
-        if path is not None:                           # go back from the state after the last step
-            taken, evicted, fillable = path
-        free = (pool.free + taken) * size
-        cached = (pool.cached_free + evicted) * size
-        used = self.capacity - self.rest - free
-        ends = self._ends                              # a shared slot counts once, in a full block or in a partly filled one
-        states = computed - (self.logical(path) - used) + ends.empty
-        reserved = self.fillable - fillable - computed - ends.reserved
+    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
+        size, pool, ends = self.block_size, self.pool, self._ends
+        free = (pool.free * time + to_come.taken) * size
+        cached = (pool.cached_free * time + to_come.evicted) * size
+        used = (self.capacity - self.rest) * time - free
+        # A shared slot counts once, in a full block or in a partly filled one.
+        states = computed - (self.slots * time - to_come.taken * size - used) + ends.empty * time
+        reserved = (self.fillable - ends.reserved) * time - to_come.fillable - computed
         open_slots = free - cached
-        return SlotCounts(states, reserved, used - states - reserved, cached, self.rest,
+        return SlotCounts(states, reserved, used - states - reserved, cached, self.rest * time,
                           open_slots if refused else 0, 0 if refused else open_slots)
 
-    def logical(self, path: DecodePath | None = None) -> IntArray | int:
-        return self.slots if path is None else self.slots - path.taken * self.block_size
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+        return self.slots * time - to_come.taken * self.block_size
 
     def largest_hole(self) -> None:
         return None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from sim.demand import Demand
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Prefix, Refusal, RoomIsThere, SlotCounts
+from sim.memory.allocator import NO_PREFIX, NOTHING, Ask, Prefix, Refusal, RoomIsThere, SlotCounts, ToCome
 from sim.memory.arena import Arena
 from workloads.request import IntArray
 
@@ -129,7 +129,7 @@ class ContiguousAllocator(RoomIsThere):
         if handle not in self._start:
             raise ValueError(f"handle {handle} holds nothing")
 
-    def release(self, handle: int) -> None:
+    def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
         size = int(self.held[handle])
         self.arena.release(self._start.pop(handle), size)
@@ -139,15 +139,16 @@ class ContiguousAllocator(RoomIsThere):
         self.held[handle] = 0
         self._free_handles.append(handle)
 
-    def counts(self, computed: Any, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
-        free = self.arena.free
-        fragmented = free if refused and free >= refused.need else 0
-        remainder = free if refused and free < refused.need else 0
-        return SlotCounts(computed, self.fillable - computed, self.slots - self.fillable, 0, self._rounding + fragmented,
-                          remainder, 0 if refused else free)
+    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
+        hole = self.arena.free
+        free = hole * time
+        fragmented = free if refused and hole >= refused.need else 0
+        remainder = free if refused and hole < refused.need else 0
+        return SlotCounts(computed, self.fillable * time - computed, (self.slots - self.fillable) * time, 0,
+                          self._rounding * time + fragmented, remainder, 0 if refused else free)
 
-    def logical(self, path: DecodePath | None = None) -> int:
-        return self.slots
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+        return self.slots * time
 
     def largest_hole(self) -> int:
         return self.arena.largest_hole()

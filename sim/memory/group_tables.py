@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.memory.allocator import DecodePath, Refusal, SlotCounts
+from sim.memory.allocator import NOTHING, Refusal, SlotCounts, ToCome
 from sim.memory.block_pool import BlockIds, BlockPool
 from sim.memory.window import UNBOUNDED, GroupKind
 from workloads.request import IntArray
@@ -169,19 +169,19 @@ class GroupTables:
         self._leaves_at[handles] = np.min([kind.leaves_at(after[:, g]) for g, kind in enumerate(self.groups)], axis=0)
 
     # ------------------------------------------------------------------ where the slots are
-    def counts(self, computed: IntArray | int, refused: Refusal | None, path: DecodePath | None = None) -> SlotCounts:
+    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
         size, pool, width = self.block_size, self.pool, len(self.groups)
-        free, cached = pool.free * size, pool.cached_free * size
-        used = self.capacity - free
+        free, cached = pool.free * size * time, pool.cached_free * size * time
+        used = self.capacity * time - free
         # Every group holds every token but those given back; a shared block is full: count its slots once.
-        states = width * computed - self.gone - (self.slots - used)
-        reserved = width * (self.fillable - computed)
+        states = width * computed - (self.gone + self.slots) * time + used
+        reserved = width * (self.fillable * time - computed)
         open_slots = free - cached
         return SlotCounts(states, reserved, used - states - reserved, cached, 0,
                           open_slots if refused else 0, 0 if refused else open_slots)
 
-    def logical(self, path: DecodePath | None = None) -> int:
-        return self.slots
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+        return self.slots * time
 
     def largest_hole(self) -> None:
         return None

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.demand import Demand
-from sim.memory.allocator import Ask, DecodePath, Lag, Prefix
+from sim.memory.allocator import Ask, Lag, Prefix, Taken
 from sim.memory.block_hash import BlockHashes
 from sim.memory.block_pool import NO_HASH, BlockIds, BlockPool
 from sim.memory.group_tables import GroupTables, Leaving, spread
@@ -125,7 +124,8 @@ class GroupedAllocator(GroupTables):
         width, hit = len(self.groups), len(ask.prefix.blocks)
         found = ask.prefix.blocks.reshape(hit, width)
         if self.stats is not None:
-            self.stats.admitted(replace(ask, prefix=Prefix(ask.prefix.tokens, _one_each(found))))
+            one = _one_each(found)
+            self.stats.admitted(ask._replace(prefix=Prefix(ask.prefix.tokens, one)), self.stats.writers(one))
         self.pool.touch(found[found != 0])
         new = self.pool.take((-(-ask.tokens // self.block_size) - hit) * width)
         handle = self._new_row(ask.request, int(self.demand.end[ask.request]), found, new.reshape(width, -1))
@@ -226,7 +226,7 @@ class GroupedAllocator(GroupTables):
         until = np.minimum(self._length[handles] * self.block_size, self._leaves_at[handles]) - computed
         return min(most, int(until.min()))
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
         filled = (computed + steps) // self.block_size > computed // self.block_size
         rows = filled.nonzero()[0]
         order = rows[np.argsort(-computed[rows] % self.block_size, kind="stable")]     # by the step that fills them
@@ -234,7 +234,7 @@ class GroupedAllocator(GroupTables):
         return None
 
     # ------------------------------------------------------------------ leaving
-    def release(self, handle: int) -> None:
+    def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
         for table, first in zip(self.table(handle), self._first[handle].tolist(), strict=True):
             self.pool.release(table[first:])

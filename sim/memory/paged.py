@@ -11,14 +11,19 @@ generate is their own and never findable.
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.memory.allocator import NO_PREFIX, Ask, DecodePath, Lag, Prefix
+from sim.memory.allocator import NO_PREFIX, Ask, Lag, Prefix, Taken
 from sim.memory.block_pool import BlockIds
 from sim.memory.block_tables import ALL, BlockTables, runs
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
+
+
+Due = tuple[int, int, int]                             # after how many steps, place among the running, row
 
 
 class PagedAllocator(BlockTables):
@@ -37,8 +42,20 @@ class PagedAllocator(BlockTables):
     def find_prefix(self, request: int, tokens: int) -> Prefix:
         if self.hashes is None:
             return NO_PREFIX
-        blocks = self.pool.lookup(self.hashes.span(request, 0, self._findable(request, tokens - 1)))
-        return Prefix(len(blocks) * self.block_size, blocks)
+        blocks = self._lookup(request, self._findable(request, tokens - 1))
+        return Prefix(len(blocks) * self.block_size, blocks) if len(blocks) else NO_PREFIX
+
+    def _lookup(self, request: int, full: int) -> BlockIds:
+        """The leading ones of the first ``full`` blocks that are cached: those that others may find, then its own."""
+        assert self.hashes is not None
+        shared, returned = int(self.hashes.shared[request]), request in self._left
+        found = NO_PREFIX.blocks
+        if shared and full:
+            found = self.pool.lookup(self.hashes.span(request, 0, min(shared, full)))
+        if returned and shared <= len(found) and shared < full:
+            own = self._left.lookup(request, self.hashes.span(request, shared, full))
+            found = np.concatenate((found, own)) if shared else own
+        return found
 
     def _findable(self, request: int, tokens: int) -> int:
         """How many of the full blocks of the first ``tokens`` tokens may be findable."""
@@ -58,7 +75,7 @@ class PagedAllocator(BlockTables):
         if not self.fits(ask):
             return None
         if self.stats is not None:
-            self.stats.admitted(ask)
+            self.stats.admitted(ask, self.writers(ask.prefix.blocks) if len(ask.prefix.blocks) else ask.prefix.blocks)
         if len(ask.prefix.blocks):
             self.pool.touch(ask.prefix.blocks)
         return self._seat(ask.request, ask.prefix.blocks, ask.tokens)
@@ -78,11 +95,22 @@ class PagedAllocator(BlockTables):
         known = len(found)
         new = self.pool.take(-(-tokens // self.block_size) - known)
         handle = self._new_row(request, np.concatenate((found, new)) if known else new, tokens)
-        if self.hashes is not None and self.stats is not None:
-            self.stats.wrote(new, request)
-            full = self._findable(request, tokens)
-            self.pool.cache(new[: full - known], self.hashes.span(request, known, full))
+        if self.hashes is not None:
+            self._cache_first(request, new, known, self._findable(request, tokens))
+            self._kept[handle] = known
         return handle
+
+    def _cache_first(self, request: int, new: BlockIds, known: int, full: int) -> None:
+        """Of the blocks from place ``known`` on those before ``full`` become findable: by everybody, or by the request alone."""
+        assert self.hashes is not None and self.stats is not None
+        hashes, shared = self.hashes, int(self.hashes.shared[request])
+        if known < shared:
+            self.stats.wrote(new[: shared - known], request)
+            stop = min(shared, full)
+            self.pool.cache(new[: stop - known], hashes.span(request, known, stop))
+            new, known = new[shared - known:], shared
+        if known < full:
+            self.pool.mark(new[: full - known], hashes.span(request, known, full))
 
     def fork(self, handle: int) -> int | None:
         """See `Allocator.fork`; it always fits. ValueError if the request is one sequence: its blocks would be findable."""
@@ -127,24 +155,17 @@ class PagedAllocator(BlockTables):
         return len(handles)
 
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
-        held = self.held[handles]
-        due = (held == computed).nonzero()[0]
         if self._ends.extra:
             one = np.ones_like(computed)
-            fits = len(due) + int(self._copy(handles, computed, one).sum()) <= self.pool.free
+            due = int(np.count_nonzero(self.held[handles] == computed))
+            fits = due + int(self._copy(handles, computed, one).sum()) <= self.pool.free
             return fits and self.extend(handles, computed, one) == len(handles)
-        if len(due):
-            if len(due) > self.pool.free:
-                return False
-            rows = handles[due]
-            self._give(rows, held[due] // self.block_size, len(due))
-            held[due] += self.block_size
-            self.held[rows] = held[due]
+        due = self._due(handles, computed, 1)
+        if sum(1 for after, *_ in due if not after) > self.pool.free:
+            return False
+        self._grow(due, 1)
         if self.private_after is not None:
             self._filled[handles] = computed + 1
-        if self.hashes is not None:
-            filled = (held == computed + 1).nonzero()[0]
-            self._cache_full(handles[filled], computed[filled] // self.block_size)
         return True
 
     def _copy(self, handles: IntArray, computed: IntArray, new: IntArray) -> IntArray:
@@ -161,7 +182,14 @@ class PagedAllocator(BlockTables):
             public = places < self.private_after[self._request[rows]]
             rows, places = rows[public], places[public]
         if len(rows):
-            self.pool.cache(self._table[rows, places], self.hashes.at(self._request[rows], places))
+            requests = self._request[rows]
+            blocks, hashes = self._table[rows, places], self.hashes.at(requests, places)
+            shared = places < self.hashes.shared[requests]
+            several = int(np.count_nonzero(shared))
+            if several:
+                self.pool.cache(*(blocks, hashes) if several == len(rows) else (blocks[shared], hashes[shared]))
+            if several < len(rows):
+                self.pool.mark(*(blocks[~shared], hashes[~shared]) if several else (blocks, hashes))
 
     def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
         if self.hashes is not None:
@@ -178,50 +206,82 @@ class PagedAllocator(BlockTables):
         until_new_block = np.sort(self.held[handles] - computed)
         return min(most, periods * self.block_size + int(until_new_block[rest]))
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> DecodePath | None:
+    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
         if self._ends.extra:
             raise ValueError("no decode steps at once while a partly filled block is shared")
-        size, n = self.block_size, len(handles)
-        held = self.held[handles]
-        until = held - computed                        # steps each sequence makes before its last block is full
-        periods, rest = divmod(steps, size)
         if self.private_after is not None:
             self._filled[handles] = computed + steps
-        ends = (until <= rest).nonzero()[0]
-        total = periods * n + len(ends)                # so many blocks get full, those that are full now among them
-        if not total:
-            return None
-        order = until.argsort(kind="stable") if periods else ends[until[ends].argsort(kind="stable")]
-        turn, who = np.divmod(np.arange(total), len(order))
-        who = order[who]                               # in each `size` steps in this order
-        after = until[who] + size * turn               # steps after which a block is full, never decreasing
-        rows, place = handles[who], held[who] // size + turn
-        taking = until < rest                          # a block that the last step fills has none behind it yet
-        taken = periods * n + int(np.count_nonzero(taking))
-        path = None
-        if taken:
-            moves = self._give(rows[:taken], place[:taken], taken)
-            self.held[handles] = held + size * (periods + taking)
-            path = _path(after[:taken], *moves, steps)
-        if self.hashes is not None:
-            full = int(np.count_nonzero(until == 0))   # those were full before the first of these steps
-            self._cache_full(rows[full:], place[full:] - 1)
-        return path
+        return self._grow(self._due(handles, computed, steps), steps)
 
-    def release(self, handle: int) -> None:
+    def _due(self, handles: IntArray, computed: IntArray, steps: int) -> list[Due]:
+        """Each time that a last block is full within ``steps`` decode steps: after how many of them, then in running order."""
+        size = self.block_size
+        until = self.held[handles] - computed
+        near = (until <= steps).nonzero()[0]
+        rows = handles[near].tolist()
+        due = sorted(zip(until[near].tolist(), near.tolist(), rows, strict=True))
+        if steps >= size:                              # the same sequences in the same order every `size` steps
+            due = [(after + turn, place, row) for turn in range(0, steps + 1, size) for after, place, row in due
+                   if after + turn <= steps]
+        return due
+
+    def _grow(self, due: list[Due], steps: int) -> Taken | None:
+        """Blocks for those that go on behind a full one, and the full ones become findable.
+
+        One block at a time: about one sequence in sixteen needs one in a step. Array operations take twice as long for ten blocks.
+        """
+        size, table, width, held, end = self.block_size, self._table1, self._width, self._held1, self._end1
+        total = len(due)
+        while total and due[total - 1][0] == steps:    # a block that the last step fills has none behind it yet
+            total -= 1
+        taken = Taken([after for after, _, _ in due[:total]], self.pool.evicted_of_next(total), [])
+        blocks = self.pool.take(total).tolist() if total else []
+        full, given = [], []
+        for (after, _, row), block in zip_longest(due, blocks, fillvalue=0):
+            have = held[row]
+            place = have // size
+            if after:                                  # else it was full before these steps
+                full.append((row, place - 1))
+            if block:
+                table[row * width + place] = block
+                given.append((row, place))
+                held[row] = have + size
+                taken.fillable.append(min(end[row] - have, size))
+        self.slots += total * size
+        self.fillable += sum(taken.fillable)
+        if self.hashes is not None:
+            self._cache_grown(given, full)
+        return taken if total else None
+
+    def _cache_grown(self, given: list[tuple[int, int]], full: list[tuple[int, int]]) -> None:
+        """At ``given`` (row, place) are new blocks, and those at ``full`` have no room any more."""
+        assert self.hashes is not None
+        if self._plain:
+            table, width, private, request = self._table1, self._width, self._private1, self._request1
+            self.pool.mark_each([(table[row * width + place], private[request[row]] + place) for row, place in full])
+            return
+        if given:
+            rows, places = np.array(given).T
+            self._note_writers(self._table[rows, places], rows, places)
+        if full:
+            self._cache_full(*np.array(full).T)
+
+    def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
         table = self.table(handle)
+        if self.hashes is not None:
+            self._remember(handle, table, returns)
         if self._ends.extra and self._filled[handle] % self.block_size and self.pool.ref[table[-1]] > 1:
             self._ends.leave(self._filled[[handle]], self._end[[handle]])
         self.pool.release(table)
         self._drop_row(handle)
 
-
-def _path(after: IntArray, evicted: NDArray[np.bool_], will_fill: IntArray, steps: int) -> DecodePath:
-    """What is still to come after each of ``steps`` steps of blocks taken when ``after`` steps were made."""
-    done = np.zeros((3, len(after) + 1), np.int64)     # running totals, block by block
-    done[0] = np.arange(len(after) + 1)
-    evicted.cumsum(out=done[1, 1:])
-    will_fill.cumsum(out=done[2, 1:])
-    taken = after.searchsorted(np.arange(steps), side="right")
-    return DecodePath(*(done[:, -1:] - done).take(taken, axis=1))
+    def _remember(self, handle: int, table: BlockIds, returns: bool) -> None:
+        """Where the private blocks of a request lie that will come back."""
+        assert self.hashes is not None
+        request = self._request1[handle]
+        if returns:
+            shared = int(self.hashes.shared[request])
+            self._left.note(request, table[shared:], max(int(self._kept[handle]) - shared, 0))
+        elif request in self._left:
+            self._left.forget(request)

@@ -46,8 +46,8 @@ class PrefixStats:
         """Who wrote the contents of ``blocks``."""
         return self._writer[blocks]
 
-    def admitted(self, ask: Ask) -> None:
-        """Count one successful admission."""
+    def admitted(self, ask: Ask, writer: IntArray) -> None:
+        """Count one successful admission, given who wrote each block that was found."""
         hit = ask.prefix.tokens
         if ask.resumed:
             self.resumes += 1
@@ -60,7 +60,7 @@ class PrefixStats:
             self.hit_tokens += hit
             self.hit_blocks += len(ask.prefix.blocks) + ask.prefix.loads
         if hit:
-            self._by_origin(ask, self._writer[ask.prefix.blocks])
+            self._by_origin(ask, writer)
 
     def loaded(self, ask: Ask, writer: IntArray) -> None:
         """Count the hits of an admission that came from the host tier, given who wrote each block."""

@@ -10,8 +10,6 @@ reserves room for P + M - 1 token states, as the last token is never computed; w
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,7 +46,7 @@ class ReservingAllocator(RoomIsThere, PagedAllocator):
         return int(self.reservation[ask.request])
 
     def admit(self, ask: Ask) -> int | None:
-        return super().admit(replace(ask, tokens=self.need(ask)))
+        return super().admit(ask._replace(tokens=self.need(ask)))
 
     def restore_need(self, tokens: int, request: int | None = None) -> int:
         return super().restore_need(tokens) if request is None else int(self.reservation[request])

@@ -52,9 +52,9 @@ class TieredAllocator(PagedAllocator):
 
     def find_prefix(self, request: int, tokens: int) -> Prefix:
         assert self.hashes is not None
-        hashes = self.hashes.span(request, 0, self._findable(request, tokens - 1))
-        blocks = self.pool.lookup(hashes)
-        loads = self.tier.leading(hashes[len(blocks):])
+        full = self._findable(request, tokens - 1)
+        blocks = self._lookup(request, full)
+        loads = self.tier.leading(self.hashes.span(request, len(blocks), full))
         return Prefix((len(blocks) + loads) * self.block_size, blocks, loads)
 
     def admit(self, ask: Ask) -> int | None:
@@ -70,11 +70,11 @@ class TieredAllocator(PagedAllocator):
         handle = super().admit(ask)
         assert handle is not None
         self.stats.loaded(ask, writers)
-        self.stats.wrote(self.table(handle)[first:first + loads], writers)
+        shared = max(int(self.hashes.shared[ask.request]) - first, 0)
+        self.stats.wrote(self.table(handle)[first:first + loads][:shared], writers[:shared])
         return handle
 
     def _moves_down(self, blocks: BlockIds) -> None:
-        assert self.stats is not None
         hashes = self.pool.hash_of[blocks]
-        self._wrote[hashes] = self.stats.writers(blocks)
+        self._wrote[hashes] = self.writers(blocks)
         self.tier.put(hashes)
