@@ -290,3 +290,40 @@ def test_contiguous_sequences_are_copied_whole():
     with pytest.raises(ValueError, match=f"handle {a} holds nothing"):
         allocator.release(a)
     assert allocator.restore_need(6, 0) == 10 and allocator.restore(0, 6) == a and allocator.placed(a) == (0, 10)
+
+
+def test_the_block_that_was_findable_first_is_found_by_whoever_comes_back():
+    """Nobody else begins like request 0, so no index knows its blocks. It fills block 1, is swapped out, and fills block 2 anew."""
+    allocator = PagedAllocator(demand_of((4, 2, 2)), 6, 4, True)
+    for block in (1, 2):
+        alone = allocator.restore(0, 4)
+        assert tables(allocator, alone) == [[block]]
+        allocator.release(alone, returns=True)
+    first = admit(allocator, 0, tokens=4)              # a whole prompt is never found: the last token is computed again
+    assert allocator.find_prefix(0, 5).blocks.tolist() == [1] and tables(allocator, first) == [[3]]
+    allocator.release(first, returns=True)
+    again = allocator.admit(Ask(0, 5, allocator.find_prefix(0, 5), 5, False))
+    twin = allocator.fork(again)
+    assert tables(allocator, again, twin) == [[1, 4], [1, 4]]
+    for handle in (twin, again):
+        allocator.release(handle, returns=True)
+    assert allocator.find_prefix(0, 5).blocks.tolist() == [1]
+    allocator.pool.take(5)                             # all of them evicted
+    assert not len(allocator.find_prefix(0, 5).blocks)
+
+
+def test_a_block_filled_anew_is_not_as_old_as_what_it_held_before():
+    """Block 1 holds the first block of request 0, then something else, then the same again: block 2 was there before."""
+    allocator = PagedAllocator(demand_of((4, 2, 1), (16, 1, 1)), 5, 4, True)
+    for block in (1, 2):
+        alone = allocator.restore(0, 4)
+        allocator.release(alone, returns=True)
+    hashes = allocator.pool.hash_of
+    assert hashes.tolist() == [-1, hashes[1], hashes[1], -1, -1]
+    taken = allocator.pool.take(3)                     # 3 and 4 were never used, then block 1, the older one
+    assert taken.tolist() == [3, 4, 1]
+    allocator.pool.release(taken[2:])                  # to the front: it is the next to be taken
+    alone = allocator.restore(0, 4)
+    assert tables(allocator, alone) == [[1]]
+    allocator.release(alone, returns=True)
+    assert allocator.find_prefix(0, 5).blocks.tolist() == [2]

@@ -121,6 +121,7 @@ class PagedAllocator(BlockTables):
         blocks = self.table(handle)
         self.pool.touch(blocks)
         child = self._new_row(request, blocks, filled)
+        self._kept[child] = self._kept[handle]
         if filled % self.block_size:
             self._ends.join(self._filled[[child]], self._end[[child]])
         return child
