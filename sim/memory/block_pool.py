@@ -35,6 +35,9 @@ BlockIds = IntArray
 
 NO_HASH = -1
 NOT_FREE = -1
+# An array is compared with another array in half the time that a Python number takes (0.5 and 1.0 us for 75 blocks), and the
+# ones of its bytes are counted in a quarter of count_nonzero's (0.15 and 0.6 us).
+ONE, NONE = np.array(1, np.int32), np.array(NO_HASH)
 
 
 class BlockPool:
@@ -149,10 +152,10 @@ class BlockPool:
         ValueError
             On a double free: a block of the table is held by nobody.
         """
-        walk = table[::-1]
+        walk = table[::-1].copy()                      # writing through a reversed view takes three times as long
         n = len(walk)
         held = self.ref[walk]
-        if np.count_nonzero(held == 1) == n:
+        if (held == ONE).tobytes().count(1) == n:
             self.ref[walk] = 0
         else:
             if np.count_nonzero(held < 1):
@@ -164,12 +167,13 @@ class BlockPool:
         if not self.caching:
             (self._push_front if self.split_freed else self._append)(walk)
             return
-        hashed = self.hash_of[walk] != NO_HASH
-        count = int(np.count_nonzero(hashed))
+        hashed = self.hash_of[walk] != NONE
+        flags = hashed.tobytes()
+        count = flags.count(1)
         self.cached_free += count
         if count == n or not self.split_freed:
             self._append(walk)
-        elif np.count_nonzero(hashed[n - count:]) == count:            # those without a hash come first: the usual table
+        elif flags.find(1) in (n - count, -1):         # those without a hash come first: the usual table
             self._append(walk[n - count:])
             self._push_front(walk[: n - count])
         else:
@@ -190,8 +194,8 @@ class BlockPool:
 
     def leading(self, blocks: BlockIds, hashes: IntArray) -> BlockIds:
         """Those of ``blocks`` before the first that does not hold the hash beside it."""
-        missing = self.hash_of[blocks] != hashes
-        return blocks[: missing.argmax()] if np.count_nonzero(missing) else blocks
+        first = (self.hash_of[blocks] != hashes).tobytes().find(1)
+        return blocks if first < 0 else blocks[:first]
 
     def mark(self, blocks: BlockIds, hashes: IntArray) -> None:
         """Full blocks get hashes that no index knows."""
@@ -208,12 +212,12 @@ class BlockPool:
         there = self._index[hashes]
         new = self.hash_of[there] != hashes
         self.hash_of[blocks] = hashes
-        if np.count_nonzero(new) == len(new):
+        if new.tobytes().count(1) == len(new):
             self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
         else:
             self._index[hashes[new][::-1]] = blocks[new][::-1]
         copy = self._index[hashes] != blocks
-        if np.count_nonzero(copy):
+        if copy.tobytes().find(1) >= 0:
             self._note_copies(blocks[copy], hashes[copy])
 
     def _note_copies(self, blocks: BlockIds, hashes: IntArray) -> None:
@@ -275,7 +279,7 @@ class BlockPool:
         stop = self._head + n
         blocks = self._log[self._head:stop]
         valid = self._place[blocks] == self._at[self._head:stop]
-        if np.count_nonzero(valid) == n:
+        if valid.tobytes().count(1) == n:
             return blocks.copy(), stop
         while np.count_nonzero(valid) < n:          # stale places among them: look twice as far
             stop = min(self._tail, stop + (stop - self._head))

@@ -64,7 +64,7 @@ class BlockTables:
         self._left = LeftBlocks(self.pool)
         self._plain = demand.sequences is None and (demand.content is None or not demand.content.cover_output)
         """Whether what a sequence generates is found by nobody else, and by itself after a preemption."""
-        self._private1 = memoryview(self.hashes.private if self.hashes else np.zeros(0, np.int64))
+        self._private1 = memoryview(self.hashes.private if self.hashes else np.zeros(len(demand), np.int64))
         self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
         self.capacity = (num_blocks - 1) * block_size
         self.rest = 0
@@ -77,21 +77,25 @@ class BlockTables:
         served = self._longest(demand)[~demand.too_long]
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
         self._free_handles: list[int] = []
-        self.held, self._request, self._end, self._filled, self._kept = (np.zeros(0, np.int64) for _ in range(5))
+        self._end_of = memoryview(demand.end)
+        self.held, self._request, self._end, self._filled, self._kept, self._own = (np.zeros(0, np.int64) for _ in range(6))
         self._table: IntArray = np.zeros((0, self._width), np.int64)
         self._more_rows(64)
 
     def _more_rows(self, n: int) -> None:
-        """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences."""
+        """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences.
+
+        ``_own`` is the private hash of a block in a row less its place in all tables together.
+        """
         before = len(self.held)
         more = np.zeros(n, np.int64)
-        self.held, self._request, self._end, self._filled, self._kept = (
-            np.concatenate((a, more)) for a in (self.held, self._request, self._end, self._filled, self._kept))
+        self.held, self._request, self._end, self._filled, self._kept, self._own = (
+            np.concatenate((a, more)) for a in (self.held, self._request, self._end, self._filled, self._kept, self._own))
         self._table = np.concatenate((self._table, np.zeros((n, self._width), np.int64)))
         self._free_handles = list(range(before + n - 1, before - 1, -1))
         # The same memory for one entry at a time: a third of the time of an array's own.
-        self._held1, self._request1, self._end1, self._table1 = (
-            memoryview(a.reshape(-1)) for a in (self.held, self._request, self._end, self._table))
+        self._held1, self._request1, self._end1, self._filled1, self._kept1, self._own1, self._table1 = (
+            memoryview(a.reshape(-1)) for a in (self.held, self._request, self._end, self._filled, self._kept, self._own, self._table))
 
     def _longest(self, demand: Demand) -> IntArray:
         """Tokens that the table of each request may come to have room for."""
@@ -113,13 +117,14 @@ class BlockTables:
         """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
         if not self._free_handles:
             self._more_rows(len(self.held))
-        n, handle, end = len(blocks), self._free_handles.pop(), int(self.demand.end[request])
+        n, handle, end = len(blocks), self._free_handles.pop(), self._end_of[request]
         held = n * self.block_size
         self._table[handle, :n] = blocks
         self._held1[handle] = held
         self._request1[handle] = request
         self._end1[handle] = end
-        self._filled[handle] = filled
+        self._filled1[handle] = filled
+        self._own1[handle] = self._private1[request] - handle * self._width
         self.slots += held
         self.fillable += min(held, end)
         return handle

@@ -97,7 +97,7 @@ class PagedAllocator(BlockTables):
         handle = self._new_row(request, np.concatenate((found, new)) if known else new, tokens)
         if self.hashes is not None:
             self._cache_first(request, new, known, self._findable(request, tokens))
-            self._kept[handle] = known
+            self._kept1[handle] = known
         return handle
 
     def _cache_first(self, request: int, new: BlockIds, known: int, full: int) -> None:
@@ -121,7 +121,7 @@ class PagedAllocator(BlockTables):
         blocks = self.table(handle)
         self.pool.touch(blocks)
         child = self._new_row(request, blocks, filled)
-        self._kept[child] = self._kept[handle]
+        self._kept1[child] = self._kept1[handle]
         if filled % self.block_size:
             self._ends.join(self._filled[[child]], self._end[[child]])
         return child
@@ -219,8 +219,7 @@ class PagedAllocator(BlockTables):
         size = self.block_size
         until = self.held[handles] - computed
         near = (until <= steps).nonzero()[0]
-        rows = handles[near].tolist()
-        due = sorted(zip(until[near].tolist(), near.tolist(), rows, strict=True))
+        due = sorted(zip(until[near].tolist(), near.tolist(), handles[near].tolist(), strict=True))
         if steps >= size:                              # the same sequences in the same order every `size` steps
             due = [(after + turn, place, row) for turn in range(0, steps + 1, size) for after, place, row in due
                    if after + turn <= steps]
@@ -235,37 +234,40 @@ class PagedAllocator(BlockTables):
         total = len(due)
         while total and due[total - 1][0] == steps:    # a block that the last step fills has none behind it yet
             total -= 1
-        taken = Taken([after for after, _, _ in due[:total]], self.pool.evicted_of_next(total), [])
+        evicted = self.pool.evicted_of_next(total)
         blocks = self.pool.take(total).tolist() if total else []
-        full, given = [], []
+        fillable, full, given = [], [], []
         for (after, _, row), block in zip_longest(due, blocks, fillvalue=0):
             have = held[row]
-            place = have // size
+            place = row * width + have // size
             if after:                                  # else it was full before these steps
                 full.append((row, place - 1))
             if block:
-                table[row * width + place] = block
-                given.append((row, place))
+                table[place] = block
                 held[row] = have + size
-                taken.fillable.append(min(end[row] - have, size))
+                left = end[row] - have
+                fillable.append(size if left > size else left)
+                given.append((row, place))
         self.slots += total * size
-        self.fillable += sum(taken.fillable)
+        self.fillable += sum(fillable)
         if self.hashes is not None:
             self._cache_grown(given, full)
-        return taken if total else None
+        return Taken([after for after, _, _ in due[:total]], evicted, fillable) if total else None
 
     def _cache_grown(self, given: list[tuple[int, int]], full: list[tuple[int, int]]) -> None:
-        """At ``given`` (row, place) are new blocks, and those at ``full`` have no room any more."""
+        """New blocks are at ``given``, and those at ``full`` have no room any more: rows, and places in all tables together."""
         assert self.hashes is not None
         if self._plain:
-            table, width, private, request = self._table1, self._width, self._private1, self._request1
-            self.pool.mark_each([(table[row * width + place], private[request[row]] + place) for row, place in full])
+            table, own = self._table1, self._own1
+            self.pool.mark_each([(table[place], own[row] + place) for row, place in full])
             return
         if given:
             rows, places = np.array(given).T
+            places -= rows * self._width
             self._note_writers(self._table[rows, places], rows, places)
         if full:
-            self._cache_full(*np.array(full).T)
+            rows, places = np.array(full).T
+            self._cache_full(rows, places - rows * self._width)
 
     def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
@@ -283,6 +285,6 @@ class PagedAllocator(BlockTables):
         request = self._request1[handle]
         if returns:
             shared = int(self.hashes.shared[request])
-            self._left.note(request, table[shared:], max(int(self._kept[handle]) - shared, 0))
+            self._left.note(request, table[shared:], max(self._kept1[handle] - shared, 0))
         elif request in self._left:
             self._left.forget(request)
