@@ -29,9 +29,9 @@ from experiments.pool_map import TOKEN_STATES, Parts, in_cells, slot_map
 from sim.memory.allocator import PARTS, Allocator
 from sim.run import Observer
 from sim.scheduler import Scheduler
-from sim.step import DecodeRun, Step
+from sim.step import Jump, Step
 from workloads.messages import show_path
-from workloads.request import InputError, IntArray
+from workloads.request import InputError
 
 SUFFIX = ".gif"
 MOST_PANELS = 3
@@ -97,8 +97,8 @@ class Film(Observer):
     def scheduled(self, now_us: int, step: Step) -> None:
         self._look(now_us)
 
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
-        self._look(int(starts_us[-1]))
+    def jumped(self, jump: Jump) -> None:
+        self._look(jump.start_us + jump.pace.offsets[-1])
 
     def updated(self, now_us: int, finished: list[int]) -> None:
         self._done += len(finished)

@@ -24,7 +24,7 @@ from sim.request_log import NEVER
 from sim.run import SERVED, Observer, Run
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
-from sim.step import DecodeRun, Step
+from sim.step import Jump, Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace
 
@@ -95,7 +95,7 @@ class TableAudit(Observer):
         if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
             self.count()
 
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
+    def jumped(self, jump: Jump) -> None:
         self._seen += 1
         if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
             self.count()

@@ -21,6 +21,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.entries import entries
 from sim.request_log import NEVER
 from workloads.request import IntArray, Trace
 
@@ -63,7 +64,7 @@ class Arrivals:
         self._follower = _followers(trace, follows)
         first = np.flatnonzero(served & ~follows)
         order = first[self.arrival_us[first].argsort(kind="stable")]
-        self._rows, self._times = memoryview(order), memoryview(self.arrival_us[order])
+        self._rows, self._times = entries(order), entries(self.arrival_us[order])
         self._at = 0                                   # of these so many are handed out
         self._later: list[tuple[int, int]] = []        # a heap of (time, row): those that follow others
         if self._follower:

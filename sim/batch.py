@@ -17,13 +17,18 @@ import numpy as np
 from workloads.request import IntArray
 
 FIELDS = 6
+NEVER = 1 << 62
 
 
 class Batch:
-    """Columns of the running sequences; views of one matrix, so that a removal is one array operation."""
+    """Columns of the running sequences; views of one matrix, so that a removal is one array operation.
+
+    Whoever writes into the columns himself calls `changed`.
+    """
 
     def __init__(self) -> None:
         self.n = 0
+        self._until, self._exact = NEVER, True         # at most the tokens of `until_end`; equal to it where exact
         self._matrix = np.zeros((FIELDS, 64), np.int64)
         self._view()
 
@@ -47,6 +52,9 @@ class Batch:
         self._matrix[:, self.n] = row
         self.n += 1
         self._view()
+        left = row[4] - max(row[2], row[3])
+        if left < self._until:
+            self._until = left
 
     def insert(self, place: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
         """Add sequences before ``place``."""
@@ -55,6 +63,40 @@ class Batch:
         live = self._matrix[:, : self.n]
         moved = len(rows)
         live[:, place:] = np.roll(live[:, place:], moved, axis=1)
+
+    # ------------------------------------------------------------------ tokens
+    def grow(self, tokens: int) -> None:
+        """Each sequence computes so many tokens; none of them is prefilling."""
+        self.computed += tokens
+        self._until -= tokens
+
+    def grow_behind(self, tokens: int) -> None:
+        """The last sequence computes so many tokens, all before it one each; none of those is prefilling."""
+        self.computed += 1
+        self.computed[-1] += tokens - 1
+        self._until -= 1
+        self._exact = False
+
+    def compute(self, new: IntArray) -> None:
+        """Each sequence computes its ``new`` tokens: of those behind the target one at most."""
+        self.computed += new
+        self._until -= 1
+        self._exact = False
+
+    def changed(self) -> None:
+        """Columns were written."""
+        self._until, self._exact = 0, False
+
+    def may_have_ended(self) -> bool:
+        """Whether a sequence may have its last token; false where that is known without looking."""
+        return self._until <= 0
+
+    def until_end(self) -> int:
+        """The decode steps after which the first sequence has its last token, prompts being computed."""
+        if not self._exact or self._until <= 0:
+            self._until = int(np.minimum.reduce(self.end - np.maximum(self.computed, self.target))) if self.n else NEVER
+            self._exact = True
+        return self._until
 
     def remove(self, places: IntArray) -> None:
         """Take out the sequences at ``places``; the others keep their order."""
@@ -66,3 +108,4 @@ class Batch:
                 to += stay
         self.n = to
         self._view()
+        self._exact = False

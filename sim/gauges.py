@@ -26,7 +26,7 @@ from sim.memory.allocator import Allocator
 from sim.memory.paged import PagedAllocator
 from sim.run import Observer, Run
 from sim.scheduler import Scheduler
-from sim.step import DecodeRun, Step
+from sim.step import Jump, Step
 from workloads.request import IntArray, Trace
 
 RECENT_REQUESTS = 1000                                 # over which vLLM's log takes its hit rate
@@ -121,7 +121,8 @@ class Gauges(Observer):
         self._sent.append((prompt, computed))
         self._started_us = now_us
 
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
+    def jumped(self, jump: Jump) -> None:
+        starts_us = jump.starts_us
         self._sent.append((0, 0))
         self._started_us = int(starts_us[-1])
         if len(starts_us) > 1:

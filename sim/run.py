@@ -10,7 +10,7 @@ from sim.ledger import Integrals, Ledger
 from sim.memory.allocator import Allocator
 from sim.request_log import RequestLog
 from sim.scheduler import Scheduler
-from sim.step import DecodeRun, Step
+from sim.step import Jump, Step
 from sim.warm import Warmth
 from workloads.request import IntArray
 
@@ -35,8 +35,8 @@ class Observer:
     def scheduled(self, now_us: int, step: Step) -> None:
         """A step was scheduled at ``now_us``."""
 
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
-        """As many decode steps as there are starts were made at once."""
+    def jumped(self, jump: Jump) -> None:
+        """All decode steps of a jump were made at once."""
 
     def updated(self, now_us: int, finished: list[int]) -> None:
         """A step ended at ``now_us``; these requests left."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from sim.batch import Batch
 from sim.demand import Demand
+from sim.entries import entries
 from sim.flight import Flight
 from sim.memory.allocator import Allocator, Lag
 from sim.scheduler_config import SchedulerConfig
@@ -48,6 +49,7 @@ class RunningSequences:
         self.host = None if config.swap_blocks is None else HostPool(config.swap_blocks, block_size)
         self._seen_preempted: Callable[[int], None] | None = None
         self._known: IntArray = demand.prompt.copy()
+        self._known1, self._end1 = entries(self._known), entries(demand.end)
         self._resumed = bytearray(len(demand))
         self._prefilling = 0
         self._tokens = config.max_num_batched_tokens or UNLIMITED
@@ -60,7 +62,7 @@ class RunningSequences:
 
     def known(self, request: int) -> int:
         """Tokens that a waiting request has to compute before its next one is sampled: the prompt, and what it generated."""
-        return int(self._known[request])
+        return self._known1[request]
 
     def held(self) -> list[int]:
         """Handles of all reservations and block tables there are: of running sequences, and of those that have theirs already."""
@@ -77,30 +79,70 @@ class RunningSequences:
 
     # ------------------------------------------------------------------ rules 22 and 23
     def _schedule_running(self, step: Step, cap: int) -> IntArray:
-        """Tokens for the running sequences; returns how many each got, in running order."""
+        """Tokens for the running sequences; returns how many each got, in running order, where steps are on their way."""
         batch = self.running
-        n = len(batch)
+        n, lead = len(batch), self._lead()
         if not n:
-            return np.zeros(0, np.int64)
-        if self.flight is None and not self._prefilling and n <= self._tokens and not len(self.ended()) \
-                and self.allocator.extend_by_one(batch.handle, batch.computed):
-            batch.computed += 1
+            return NOBODY
+        if lead and not self.allocator.extend_by_one(batch.handle[:lead], batch.computed[:lead]):
+            lead = 0
+        if lead == n:                                  # the usual step
+            batch.grow(1)
             self.computed += n
             step.new_tokens = step.sequences = n
             step.context_tokens = step.attention_pairs = self.computed
-            return np.ones(n, np.int64)
-        want = np.minimum(np.maximum(batch.target - batch.computed, 1), cap)
-        want = np.minimum(np.maximum(self._longest - batch.computed, 0), want)      # a third of the time of np.clip
-        want[batch.computed == batch.end] = 0          # rule 35: the last token is on its way; or the batch is not over
-        new, start = self._within_budget(want, 0), 0
+            return NOBODY                              # nobody asks: nothing is on its way
+        if self._prefilling and self.flight is None and lead == n - 1 and self._next_chunk(step, cap):
+            return NOBODY
+        want = np.ones(n, np.int64)
+        want[lead:] = self._wanted(lead, cap)
+        new = want.copy()
+        new[lead:], start = self._within_budget(want[lead:], lead), lead
         while True:
             start += self._extend(slice(start, None), new[start:])
             if start >= len(batch):
                 break
             start, want, new = self._make_room(step, start, want, new)
             new[start:] = self._within_budget(want[start:], int(new[:start].sum()))
-        self._advance(step, new)
+        self._advance(step, new, 0 if step.preempted else lead)
         return new
+
+    def _lead(self) -> int:
+        """How many sequences before the first one that is prefilling get a token each; 0 where it takes a closer look."""
+        batch = self.running
+        if self.flight is not None or len(self.ended()):
+            return 0
+        lead = int((batch.computed < batch.target).argmax()) if self._prefilling else len(batch)
+        return lead if lead <= self._tokens else 0
+
+    def _next_chunk(self, step: Step, cap: int) -> bool:
+        """All before the last sequence have their token; a chunk for that one, which is prefilling. False: it does not fit."""
+        batch, before = self.running, len(self.running) - 1
+        request, computed, target = (int(column[-1]) for column in (batch.request, batch.computed, batch.target))
+        new = min(target - computed, cap, self._longest - computed, self._tokens - before)
+        if new < 1 or not self._extend(slice(before, None), np.array([new])):
+            return False
+        # A token attends to itself and all before it; for those in front that is their computed tokens, after the step.
+        step.attention_pairs = self.computed - computed + before + new * (2 * computed + new + 1) // 2
+        batch.grow_behind(new)
+        step.new_tokens, step.sequences = before + new, before + 1
+        self.computed += step.new_tokens
+        step.context_tokens = self.computed
+        if new != 1:
+            step.uneven.append((request, new))
+        if computed + new == target:
+            step.sampling.append(request)
+            self._prefilling -= 1
+        return True
+
+    def _wanted(self, first: int, cap: int) -> IntArray:
+        """Tokens that the sequences from place ``first`` on would have."""
+        batch = self.running
+        computed = batch.computed[first:]
+        want: IntArray = np.minimum(np.maximum(batch.target[first:] - computed, 1), cap)
+        want = np.minimum(np.maximum(self._longest - computed, 0), want)            # a third of the time of np.clip
+        want[computed == batch.end[first:]] = 0        # rule 35: the last token is on its way; or the batch is not over
+        return want
 
     def _within_budget(self, want: IntArray, used: int) -> IntArray:
         """In list order, until the budget is used up (rule 22)."""
@@ -174,18 +216,22 @@ class RunningSequences:
         step.preempted.append((request, computed))
         return places
 
-    def _advance(self, step: Step, new: IntArray) -> None:
-        batch = self.running
-        was_prefilling = batch.computed < batch.target
-        step.attention_pairs = int(new @ (2 * batch.computed + new + 1)) // 2
-        batch.computed += new
-        step.new_tokens = int(np.add.reduce(new))
-        step.sequences = int(np.count_nonzero(new))
-        step.context_tokens = int(np.add.reduce(batch.computed if step.sequences == len(new) else batch.computed[new > 0]))
+    def _advance(self, step: Step, new: IntArray, lead: int) -> None:
+        """Computed tokens move on; those before ``lead`` are decoding and get one each."""
+        batch, behind = self.running, new[lead:]
+        before = batch.computed[lead:].copy()
+        step.attention_pairs = self.computed - int(np.add.reduce(before)) + lead + int(behind @ (2 * before + behind + 1)) // 2
+        batch.compute(new)
+        step.new_tokens = lead + int(np.add.reduce(behind))
         self.computed += step.new_tokens
-        uneven = (new != 1).nonzero()[0] if self.groups is None else ((new != 1) & (batch.member == 0)).nonzero()[0]
-        step.uneven += zip(batch.request[uneven].tolist(), new[uneven].tolist(), strict=True)
+        idle = len(behind) - int(np.count_nonzero(behind))
+        step.sequences = len(new) - idle
+        step.context_tokens = self.computed - (int(np.add.reduce(before[behind == 0])) if idle else 0)
+        request = batch.request[lead:]
+        uneven = (behind != 1).nonzero()[0] if self.groups is None else ((behind != 1) & (batch.member[lead:] == 0)).nonzero()[0]
+        step.uneven += zip(request[uneven].tolist(), behind[uneven].tolist(), strict=True)
         if self._prefilling:
-            ready = (was_prefilling & (batch.computed == batch.target)).nonzero()[0]
-            step.sampling += batch.request[ready].tolist()
+            target = batch.target[lead:]
+            ready = ((before < target) & (batch.computed[lead:] == target)).nonzero()[0]
+            step.sampling += request[ready].tolist()
             self._prefilling -= len(ready)

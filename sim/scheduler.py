@@ -19,7 +19,7 @@ import numpy as np
 from sim.demand import Demand
 from sim.flight import Flight
 from sim.memory.allocator import Allocator, Ask, Refusal, Taken
-from sim.running import UNLIMITED, RunningSequences
+from sim.running import EVERYBODY, UNLIMITED, RunningSequences
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
 from sim.swap import HostPool
@@ -91,13 +91,17 @@ class Scheduler(RunningSequences):
             return self._land(self.flight)
         if self.groups is None:
             return self._leave()
+        self.running.changed()
         finished = self._leave()
         self.computed += self.groups.branch(self.running)
+        self.running.changed()
         self._prefilling = int(np.count_nonzero(self.running.computed < self.running.target))
         return finished
 
     def _leave(self) -> list[int]:
         batch = self.running
+        if not batch.may_have_ended():
+            return []
         done = (batch.computed == batch.end).nonzero()[0]
         if not len(done):
             return []
@@ -153,7 +157,7 @@ class Scheduler(RunningSequences):
             self.refused = self._refusal(ask)
             return False
         request = self.waiting.pop()
-        self.running.append((request, handle, ask.tokens, ask.known, int(self.demand.end[request]), 0))
+        self.running.append((request, handle, ask.tokens, ask.known, self._end1[request], 0))
         if self.groups is not None:
             self.groups.admitted(request)
         self.computed += ask.tokens
@@ -253,18 +257,22 @@ class Scheduler(RunningSequences):
         if self._prefilling or self.flight is not None or (self.groups is not None and self.groups.busy):
             return 0
         batch, rows = self.running, self._growing()
-        left = batch.end[rows] - batch.computed[rows]
-        if not len(left) or len(left) > self._tokens:
+        handles, computed = batch.handle[rows], batch.computed[rows]
+        if not len(handles) or len(handles) > self._tokens:
             return 0
-        steps = min(most, int(left.min()))
-        return self.allocator.decode_limit(batch.handle[rows], batch.computed[rows], steps) if steps > 1 else steps
+        steps = min(most, batch.until_end() if rows is EVERYBODY else int((batch.end[rows] - computed).min()))
+        return self.allocator.decode_limit(handles, computed, steps) if steps > 1 else steps
 
     def decode(self, run: DecodeRun) -> Taken | None:
         """Make the steps of ``run``; what remains is one update()."""
         batch, rows = self.running, self._growing()
         handles = batch.handle[rows]
         taken = self.allocator.decode(handles, batch.computed[rows], run.steps)
-        batch.computed[rows] += run.steps
+        if rows is EVERYBODY:
+            batch.grow(run.steps)
+        else:
+            batch.computed[rows] += run.steps
+            batch.changed()
         self.computed += len(handles) * run.steps
         self.refused = run.refused
         return taken

@@ -208,7 +208,7 @@ class Server:
         self._log.step_started(started)
         self._book_run(jump, taken)
         for observer in self._observers:
-            observer.jumped(jump.starts_us, jump.run)
+            observer.jumped(jump)
 
     # ------------------------------------------------------------------ booking
     def integrals(self, now: int) -> Integrals:

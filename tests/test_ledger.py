@@ -3,7 +3,6 @@ external, remainder, idle (LEDGER.md)."""
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from small import config_of, parts, states, trace_of
 

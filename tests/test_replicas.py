@@ -292,8 +292,8 @@ def test_only_who_can_join_cuts_a_jump():
         def __init__(self):
             self.seen = []
 
-        def jumped(self, starts_us, run):
-            self.seen.append((int(starts_us[0]), run.steps))
+        def jumped(self, jump):
+            self.seen.append((jump.start_us, jump.run.steps))
     for places, seen in ((1, [(10, 49)]), (2, [(10, 10), (120, 38)])):
         followers = [Jumps(), Jumps()]
         config = config_of(100, 4, 64, data_parallel_size=2, router="round-robin", step_time=TEN, max_num_seqs=places)

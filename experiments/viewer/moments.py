@@ -19,8 +19,7 @@ from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.run import Observer
 from sim.scheduler import Scheduler
-from sim.step import DecodeRun, Step
-from workloads.request import IntArray
+from sim.step import Jump, Step
 
 ENDS, ARRIVES, BEGINS = range(3)
 Stop = tuple[int, int, int]
@@ -122,8 +121,8 @@ class Watcher(Observer):
         self._seen.handles = tuple(self._scheduler.running.handle.tolist())
         self.moment(Moment(now_us, BEGINS, frozenset(kinds), step, evicted=evicted))
 
-    def jumped(self, starts_us: IntArray, run: DecodeRun) -> None:
-        raise ValueError(f"{run.steps} steps were made at once: moments want longest_jump=1")
+    def jumped(self, jump: Jump) -> None:
+        raise ValueError(f"{jump.run.steps} steps were made at once: moments want longest_jump=1")
 
     def _step_kinds(self, step: Step) -> set[str]:
         allocator, seen = self._allocator, self._seen

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sim.entries import entries
 from workloads.request import IntArray
 
 BlockIds = IntArray
@@ -37,7 +37,7 @@ NO_HASH = -1
 NOT_FREE = -1
 # An array is compared with another array in half the time that a Python number takes (0.5 and 1.0 us for 75 blocks), and the
 # ones of its bytes are counted in a quarter of count_nonzero's (0.15 and 0.6 us).
-ONE, NONE = np.array(1, np.int32), np.array(NO_HASH)
+ZERO, ONE, NONE = np.array(0, np.int32), np.array(1, np.int32), np.array(NO_HASH)
 
 
 class BlockPool:
@@ -79,8 +79,8 @@ class BlockPool:
         self.caching = num_hashes > 0 if caching is None else caching
         self.split_freed = split_freed
         self.ref = np.zeros(num_blocks, np.int32)
-        self.hash_of = np.full(num_blocks, NO_HASH, np.int64)
-        self._hash_of1 = memoryview(self.hash_of)      # its entries one at a time: a third of the time of an array's own
+        self.hash_of: IntArray = np.full(num_blocks, NO_HASH, np.int64)
+        self._hash_of1 = entries(self.hash_of)
         self.free = num_blocks - 1
         self.cached_free = 0
         self.start_counting()
@@ -129,14 +129,19 @@ class BlockPool:
         flags: list[bool] = (self.hash_of[self._front(n)[0]] != NO_HASH).tolist()
         return flags
 
+    def lying_free(self, blocks: BlockIds) -> int:
+        """How many of these blocks are held by nobody."""
+        return (self.ref[blocks] == ZERO).tobytes().count(1) if len(blocks) else 0
+
     def touch(self, blocks: BlockIds) -> None:
         """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
-        lying_free = blocks[self.ref[blocks] == 0]
+        held = self.ref[blocks]
+        lying_free = blocks[held == ZERO]
         self._place[lying_free] = NOT_FREE
         self.free -= len(lying_free)
         self.cached_free -= len(lying_free)
         self.touched += len(blocks)
-        self.ref[blocks] += 1
+        self.ref[blocks] = held + 1
 
     def leave(self, blocks: BlockIds) -> None:
         """Each entry is one holder of a shared block that goes on in a copy; ValueError if no other would be left."""
@@ -155,13 +160,14 @@ class BlockPool:
         walk = table[::-1].copy()                      # writing through a reversed view takes three times as long
         n = len(walk)
         held = self.ref[walk]
-        if (held == ONE).tobytes().count(1) == n:
+        last = held == ONE
+        if last.tobytes().count(1) == n:
             self.ref[walk] = 0
         else:
-            if np.count_nonzero(held < 1):
+            if held.min() < 1:
                 raise ValueError(f"double free of block {int(walk[held.argmin()])}")
             self.ref[walk] = held - 1
-            walk = walk[held == 1]
+            walk = walk[last]
             n = len(walk)
         self.free += n
         if not self.caching:
@@ -269,8 +275,8 @@ class BlockPool:
         self._log = np.zeros(size, np.int64)
         self._at = np.arange(size, dtype=np.int32)
         self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
-        self._head = (size - len(queue)) // 2
-        self._tail = self._head + len(queue)
+        self._head: int = (size - len(queue)) // 2
+        self._tail: int = self._head + len(queue)
         self._log[self._head:self._tail] = queue
         self._place[queue] = self._at[self._head:self._tail]
 

@@ -22,7 +22,6 @@ from sim.memory.block_tables import ALL, BlockTables, runs
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
 
-
 Due = tuple[int, int, int]                             # after how many steps, place among the running, row
 
 
@@ -49,7 +48,7 @@ class PagedAllocator(BlockTables):
         """The leading ones of the first ``full`` blocks that are cached: those that others may find, then its own."""
         assert self.hashes is not None
         shared, returned = int(self.hashes.shared[request]), request in self._left
-        found = NO_PREFIX.blocks
+        found: BlockIds = NO_PREFIX.blocks
         if shared and full:
             found = self.pool.lookup(self.hashes.span(request, 0, min(shared, full)))
         if returned and shared <= len(found) and shared < full:
@@ -67,18 +66,27 @@ class PagedAllocator(BlockTables):
         return (-(-tokens // self.block_size) - len(ask.prefix.blocks)) * self.block_size
 
     def fits(self, ask: Ask) -> bool:
-        found = ask.prefix.blocks
-        lying_free = int(np.count_nonzero(self.pool.ref[found] == 0)) if len(found) else 0
+        lying_free = self.pool.lying_free(ask.prefix.blocks)
         return self.need(ask) // self.block_size + lying_free <= self.pool.free - ask.keep_free
 
     def admit(self, ask: Ask) -> int | None:
+        found = ask.prefix.blocks
         if not self.fits(ask):
             return None
         if self.stats is not None:
-            self.stats.admitted(ask, self.writers(ask.prefix.blocks) if len(ask.prefix.blocks) else ask.prefix.blocks)
-        if len(ask.prefix.blocks):
-            self.pool.touch(ask.prefix.blocks)
-        return self._seat(ask.request, ask.prefix.blocks, ask.tokens)
+            self.stats.admitted(ask, self._found_writers(ask.request, found))
+        if len(found):
+            self.pool.touch(found)
+        return self._seat(ask.request, found, ask.tokens)
+
+    def _found_writers(self, request: int, found: BlockIds) -> IntArray:
+        """Who filled the blocks found for a request: those behind its shared ones it filled itself."""
+        assert self.hashes is not None and self.stats is not None
+        shared = int(self.hashes.shared[request])
+        writers = self.stats.writers(found)
+        if len(found) > shared:
+            writers[shared:] = request
+        return writers
 
     def restore_need(self, tokens: int, request: int | None = None) -> int:
         return -(-tokens // self.block_size) * self.block_size
@@ -96,21 +104,28 @@ class PagedAllocator(BlockTables):
         new = self.pool.take(-(-tokens // self.block_size) - known)
         handle = self._new_row(request, np.concatenate((found, new)) if known else new, tokens)
         if self.hashes is not None:
-            self._cache_first(request, new, known, self._findable(request, tokens))
+            self._note_filled(request, new, known)
+            self._cache_run(request, new, known, self._findable(request, tokens))
             self._kept1[handle] = known
         return handle
 
-    def _cache_first(self, request: int, new: BlockIds, known: int, full: int) -> None:
-        """Of the blocks from place ``known`` on those before ``full`` become findable: by everybody, or by the request alone."""
+    def _note_filled(self, request: int, blocks: BlockIds, first: int) -> None:
+        """A request is about to fill these blocks, from place ``first`` on."""
         assert self.hashes is not None and self.stats is not None
+        shared = int(self.hashes.shared[request])
+        if first < shared:
+            self.stats.wrote(blocks[: shared - first], request)
+
+    def _cache_run(self, request: int, blocks: BlockIds, first: int, full: int) -> None:
+        """Of these blocks from place ``first`` on those before ``full`` become findable: by everybody, or by the request alone."""
+        assert self.hashes is not None
         hashes, shared = self.hashes, int(self.hashes.shared[request])
-        if known < shared:
-            self.stats.wrote(new[: shared - known], request)
-            stop = min(shared, full)
-            self.pool.cache(new[: stop - known], hashes.span(request, known, stop))
-            new, known = new[shared - known:], shared
-        if known < full:
-            self.pool.mark(new[: full - known], hashes.span(request, known, full))
+        stop = min(shared, full)
+        if first < stop:
+            self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop))
+            blocks, first = blocks[stop - first:], stop
+        if first < full:
+            self.pool.mark(blocks[: full - first], hashes.span(request, first, full))
 
     def fork(self, handle: int) -> int | None:
         """See `Allocator.fork`; it always fits. ValueError if the request is one sequence: its blocks would be findable."""
@@ -129,6 +144,8 @@ class PagedAllocator(BlockTables):
     # ------------------------------------------------------------------ growth
     def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
         size = self.block_size
+        if len(handles) == 1 and lag is None and not self._ends.extra:
+            return int(self._extend_run(int(handles[0]), int(computed[0]), int(new[0])))
         have = self.held[handles] // size
         first, more = have, np.maximum(-(-(computed + new) // size) - have, 0)
         if self._ends.extra:                           # a copy takes the place of the last block
@@ -155,11 +172,36 @@ class PagedAllocator(BlockTables):
                 self.settle(handles, start, np.where(new > 0, lag.cache_to[: len(handles)], start))
         return len(handles)
 
+    def _extend_run(self, row: int, computed: int, new: int) -> bool:
+        """`extend` of one sequence that shares no partly filled block, such as the next chunk of a prompt.
+
+        In slices; array operations for several sequences take five times as long.
+        """
+        size, have = self.block_size, self._held1[row] // self.block_size
+        more = max(-(-(computed + new) // size) - have, 0)
+        if more > self.pool.free:
+            return False
+        request, end = self._request1[row], self._end1[row]
+        if more:
+            blocks = self._table[row, have:have + more] = self.pool.take(more)
+            self._held1[row] = (have + more) * size
+            self.slots += more * size
+            self.fillable += min((have + more) * size, end) - min(have * size, end)
+            if self.hashes is not None:
+                self._note_filled(request, blocks, have)
+        if self.private_after is not None:
+            self._filled1[row] = computed + new
+        if self.hashes is not None:
+            first, full = computed // size, self._findable(request, computed + new)
+            if first < full:
+                self._cache_run(request, self._table[row, first:full], first, full)
+        return True
+
     def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
         if self._ends.extra:
             one = np.ones_like(computed)
-            due = int(np.count_nonzero(self.held[handles] == computed))
-            fits = due + int(self._copy(handles, computed, one).sum()) <= self.pool.free
+            new = int(np.count_nonzero(self.held[handles] == computed))
+            fits = new + int(self._copy(handles, computed, one).sum()) <= self.pool.free
             return fits and self.extend(handles, computed, one) == len(handles)
         due = self._due(handles, computed, 1)
         if sum(1 for after, *_ in due if not after) > self.pool.free:

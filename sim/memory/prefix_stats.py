@@ -72,11 +72,12 @@ class PrefixStats:
         self._by_origin(ask, writer)
 
     def _by_origin(self, ask: Ask, writer: IntArray) -> None:
-        own = writer == ask.request
         session = self._session[ask.request]
-        same = (self._session[writer] == session) & ~own & (session >= 0) & (writer >= 0)
-        counts = (len(own) - own.sum() - same.sum(), same.sum(), own.sum())
-        for origin, blocks in zip(ORIGINS, counts, strict=True):
-            self.hit_tokens_by_origin[origin] += int(blocks) * self._block_size
+        own = int(np.count_nonzero(writer == ask.request)) if ask.resumed else 0       # before that it has not written anything
+        same = 0
+        if session >= 0:
+            same = int(np.count_nonzero((self._session[writer] == session) & (writer >= 0))) - own
+        for origin, blocks in zip(ORIGINS, (len(writer) - own - same, same, own), strict=True):
+            self.hit_tokens_by_origin[origin] += blocks * self._block_size
             if ask.resumed:
-                self.resume_hit_tokens_by_origin[origin] += int(blocks) * self._block_size
+                self.resume_hit_tokens_by_origin[origin] += blocks * self._block_size
