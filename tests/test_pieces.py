@@ -1,4 +1,4 @@
-"""Streams in pieces: cut by hand, against counting."""
+"""Streams in pieces: cut by hand, against counting, and what they spare a replay of one size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from small import LONG
 
 from sim.caching.curve import piece_distances, reuse_distances
 from sim.caching.pieces import pieces
+from sim.caching.policies import Fifo, Lru
+from sim.caching.replay import Replayed, block_by_block, replay
 from sim.caching.stream import COLD, Accesses
 from sim.caching.tail_first import tail_first_distances
 
@@ -28,6 +30,11 @@ def streams(draw):
     rows = [[b for part in parts for b in part] for parts in draw(st.lists(st.lists(run, max_size=4), max_size=8))]
     queries = [draw(st.integers(0, len(row))) for row in rows] if draw(st.booleans()) else None
     return stream_of(rows, queries, draw(st.integers(0, 3)))
+
+
+class AtOnce(Lru):
+    """However many pieces there are."""
+    FEW = 1.0
 
 
 # ---------------------------------------------------------------------- by hand
@@ -53,6 +60,17 @@ def test_nothing_is_no_piece():
     cut = pieces(stream_of([[], []]))
     assert (len(cut.stream), cut.starts.tolist(), cut.stream.starts.tolist()) == (0, [0], [0, 0, 0])
     assert piece_distances(cut).tolist() == []
+
+
+def test_a_request_longer_than_the_cache_and_one_that_evicts_what_it_looks_up_later():
+    # of 4 blocks: 0-5 leaves 2-5; 0 evicts 2, 1 evicts 3, 2 evicts 4 and so on, though all four were there at the beginning
+    stream = stream_of([[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [4, 5, 2, 3], [4, 5, 4, 5]])
+    assert replay(stream, AtOnce(4, stream)) == Replayed(queries=20, served=8, found=8)
+
+
+def test_hits_behind_a_miss_and_behind_the_queries():
+    stream = stream_of([[0, 1, 2, 3], [9, 2, 3], [2, 3, 1]], queries=[4, 3, 2])
+    assert replay(stream, AtOnce(4, stream)) == Replayed(queries=9, served=2, found=4)
 
 
 # ---------------------------------------------------------------------- against counting
@@ -91,3 +109,35 @@ def test_distances_tail_first_are_those_of_requests_turned_round(stream):
         expected += [COLD if there == COLD else there - (len(row) - 1 - k) for k, there in enumerate(theirs)]
     ours = tail_first_distances(stream)
     assert (ours.tolist(), ours.dtype) == (expected, np.int32)
+
+
+# ---------------------------------------------------------------------- replays of one size
+@given(streams(), st.integers(1, 20))
+@settings(max_examples=400 * LONG)
+def test_at_once_is_as_block_by_block(stream, size):
+    assert replay(stream, AtOnce(size, stream)) == block_by_block(stream, Lru(size, stream))
+
+
+def test_at_once_is_as_block_by_block_on_many_requests():
+    rng = np.random.default_rng(7)
+    rows = [[b for first in rng.integers(0, 60, 4) * 30 for b in range(first, first + 10 * rng.integers(1, 6))]
+            for _ in range(300)]
+    stream = stream_of(rows, [rng.integers(0, len(row) + 1) for row in rows])
+    assert len(pieces(stream).stream) * 2 < len(stream)
+    for size in (1, 29, 30, 31, 300, 1000, 1500, 5000):
+        assert replay(stream, Lru(size, stream)) == block_by_block(stream, Lru(size, stream)), size
+
+
+def test_where_pieces_are_many_or_the_cache_was_used_it_goes_block_by_block():
+    single, runs = stream_of([[0, 2, 4]]), stream_of([[0, 1, 2, 3], [0, 1, 2, 3]])
+    assert Lru(2, single).at_once(single) is None and Lru(2, runs).at_once(runs) is not None
+    used = Lru(4, runs)
+    used.access(0)
+    assert replay(runs, used).found == 5
+    assert Fifo(4, runs).at_once(runs) is None
+
+
+def test_the_bar_moves_once_by_all_requests():
+    stream, ticks = stream_of([[0, 1, 2, 3], [], [0, 1, 2, 3]]), []
+    replay(stream, Lru(1, stream), ticks.append)
+    assert ticks == [3]
