@@ -1,7 +1,7 @@
 """Eviction policies beside each other: replays of the cache view at a few sizes.
 
-A replay goes block by block in Python. Where that would take long it uses larger blocks than the curves do, those of the trace's
-own ids, inside which nothing is known to differ. Sizes are the same bytes.
+A replay, but for that of `lru`, goes block by block in Python. Where that would take long it uses larger blocks than the curves
+do, those of the trace's own ids, inside which nothing is known to differ. Sizes are the same bytes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from small import LONG
 
 from sim.caching.curve import lru_hits, reuse_distances
 from sim.caching.policies import Fifo, Lfu, Lru, Vllm
-from sim.caching.replay import replay
+from sim.caching.replay import block_by_block, replay
 from sim.caching.second_chance import S3Fifo, Sieve
 from sim.caching.stream import Accesses, accesses
 from sim.caching.tail_first import tail_first_distances
@@ -157,7 +157,7 @@ def test_the_curves_equal_replays_at_every_size(stream):
     for name, distances in CURVES.items():
         curve = lru_hits(stream, distances(stream)).tolist()
         for size in range(1, stream.count + 3):
-            assert curve[min(size, stream.count)] == replay(stream, EVICTION[name](size, stream)).served, (name, size)
+            assert curve[min(size, stream.count)] == block_by_block(stream, EVICTION[name](size, stream)).served, (name, size)
 
 
 @given(prefix_streams())
@@ -289,5 +289,5 @@ def test_both_queues_on_mooncake_by_curve_and_by_replay(conversation, name, rate
     curve = lru_hits(conversation, CURVES[name](conversation))
     for share, rate in zip((0.01, 0.05, 0.1, 0.25, 0.5), rates, strict=False):
         size = int(share * conversation.count)
-        done = replay(conversation, EVICTION[name](size, conversation))
+        done = block_by_block(conversation, EVICTION[name](size, conversation))
         assert (int(curve[size]), f"{done.hit_rate:.4f}") == (done.served, "0" + rate)

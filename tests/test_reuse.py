@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import config_of, trace_of
 
-import sim.caching.stream as stream_module
 from sim.caching.curve import histogram, lru_hits, reuse_distances, weight_above
 from sim.caching.endless import Hits, known_prefixes
 from sim.caching.stream import COLD, Accesses, accesses, last_access, leading_run
@@ -207,18 +206,6 @@ def test_distances_of_any_stream_equal_counting(blocks):
 def test_weight_above_equals_counting(rank, weight):
     expected = [sum(w for r, w in zip(rank[:i], weight, strict=False) if r > rank[i]) for i in range(len(rank))]
     assert weight_above(np.array(rank), np.array(weight)).tolist() == expected
-
-
-@given(shared_prefixes())
-def test_numbering_in_pieces_changes_nothing(drawn):
-    trace, _ = drawn
-    whole = accesses(trace, 2)
-    usual, stream_module.CHUNK = stream_module.CHUNK, 3
-    try:
-        pieces = accesses(trace, 2)
-    finally:
-        stream_module.CHUNK = usual
-    assert np.array_equal(whole.blocks, pieces.blocks)
 
 
 def test_an_endless_pool_of_the_engine_finds_the_same():

@@ -55,7 +55,7 @@ def curve(size: str) -> Said:
 
 
 def lru(size: str) -> Said:
-    """Hits of an LRU cache of one size, access by access."""
+    """Hits of an LRU cache of one size, as `pagedsim prefix --policy lru` replays it."""
     stream = accesses(traffic.shared(), BLOCK_SIZE)
     made, seconds = _timed(lambda: replay(stream, Lru(int(size), stream)))
     return {"totals": {"hits": made.found}, "work_cpu_s": seconds}

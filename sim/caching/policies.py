@@ -6,7 +6,8 @@ A policy sees a request's blocks head first, answers for each whether it is ther
 
 Only hits of all blocks before it make a hit serve (`replay` counts so); a policy does not know that. Nothing here knows time:
 recency is a place in a queue. Python containers, one block at a time: for the sake of being read. The curves of
-`curve` give the two queues of every size at once, in numpy.
+`curve` give the two queues of every size at once, in numpy; a policy whose hits follow from such distances may say all of a
+stream's `at_once`, the same as one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import Protocol
 
-from sim.caching.stream import Accesses
+from sim.caching.curve import piece_distances
+from sim.caching.pieces import Pieces, pieces
+from sim.caching.stream import COLD, Accesses, Mask
 
 Queue = OrderedDict[int, None]                         # blocks, the first to leave first
 
@@ -34,6 +37,10 @@ class EvictionPolicy(Protocol):
         """All its blocks have come."""
         ...
 
+    def at_once(self, stream: Accesses) -> tuple[Pieces, Mask] | None:
+        """The pieces of a stream and which of them hit, where the policy knows a quicker way than block by block."""
+        ...
+
 
 class ByAccess:
     """What policies share that know nothing of requests."""
@@ -49,9 +56,16 @@ class ByAccess:
     def end(self, request: int) -> None:
         """Nothing to do."""
 
+    def at_once(self, stream: Accesses) -> tuple[Pieces, Mask] | None:
+        """None: block by block."""
+        return None
+
 
 class Lru(ByAccess):
     """The block whose last use is longest ago leaves; a request's blocks are used head first, so its head leaves first."""
+
+    FEW = 0.5
+    """Pieces a block accessed, at most, for distances to be worth it: at a half, random streams take as long either way."""
 
     def __init__(self, size: int, stream: Accesses) -> None:
         super().__init__(size, stream)
@@ -66,6 +80,15 @@ class Lru(ByAccess):
                 self._queue.popitem(last=False)
             self._queue[block] = None
         return hit
+
+    def at_once(self, stream: Accesses) -> tuple[Pieces, Mask] | None:
+        """A block is there if fewer distinct others than there is room for were used since its last use."""
+        # 0.044 s of CPU on the benchmark `lru`, 3.7 ns an access; block by block 3.2 s
+        cut = pieces(stream)
+        if self._queue or len(cut.stream) > self.FEW * len(stream):
+            return None
+        distances = piece_distances(cut)
+        return cut, (distances != COLD) & (distances < self.size)
 
 
 class Fifo(ByAccess):

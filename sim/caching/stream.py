@@ -18,9 +18,7 @@ Blocks have numbers in ``[0, count)``: equal number, equal whole prefix.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -36,7 +34,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 CONVENTIONS = ("full", "ceil")
 COLD = -1
 UNLIMITED = 1 << 62                                    # max_model_len: nothing is cut
-CHUNK = 1 << 20                                        # accesses numbered at once; bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,23 +132,17 @@ def _full(trace: Trace, content: ContentIds, block_size: int, generated: bool) -
     hashes = BlockHashes(demand, block_size)
     queries = demand.prompt // block_size
     counts = demand.end // block_size if generated else queries
-    starts = np.concatenate(([0], np.cumsum(counts)))
-    numbers = np.empty(starts[-1], np.int32 if hashes.count < 1 << 31 else np.int64)
-    used = np.zeros(hashes.count, np.bool_)
-    for rows in _some_requests(starts):
-        request = np.repeat(rows, counts[rows])
-        first, end = int(starts[rows[0]]), int(starts[rows[-1] + 1])
-        numbers[first:end] = hashes.at(request, np.arange(first, end) - starts[request])
-        used[numbers[first:end]] = True
-    dense = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return Accesses(dense[numbers], starts, queries, int(np.count_nonzero(used)), block_size)
-
-
-def _some_requests(starts: IntArray) -> Iterator[IntArray]:
-    """All requests in order, about CHUNK accesses at a time."""
-    edges = np.unique(np.append(np.searchsorted(starts, np.arange(0, starts[-1], CHUNK)), len(starts) - 1))
-    for first, end in pairwise(edges):
-        yield np.arange(first, end)
+    first, lengths = hashes.runs(counts)
+    # run by run, not block by block: what takes 0.63 s for the 11.8 million blocks of the benchmark `lru` takes 0.09 s
+    runs = np.bincount(first, minlength=hashes.count + 1).astype(np.int32)     # that a block lies in; 32 bits for the room
+    runs -= np.bincount(first + lengths, minlength=len(runs))
+    used = np.cumsum(runs, out=runs) > 0
+    number = np.cumsum(used, out=runs)                 # from 1 on; all blocks of a run are used: it stays a run
+    starts = np.append(0, np.cumsum(counts))
+    before = np.cumsum(lengths) - lengths
+    blocks = np.arange(starts[-1], dtype=np.int32)
+    blocks += np.repeat((number[first] - 1 - before).astype(np.int32), lengths)
+    return Accesses(blocks, starts, queries, int(np.count_nonzero(used)), block_size)
 
 
 def by_block(stream: Accesses) -> tuple[IntArray, Mask]:

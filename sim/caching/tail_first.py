@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.caching.curve import reuse_distances
+from sim.caching.curve import piece_distances
+from sim.caching.pieces import Pieces, pieces
 from sim.caching.stream import COLD, Accesses, SmallInts
 
 
@@ -29,9 +30,15 @@ def tail_first_distances(stream: Accesses) -> SmallInts:
     >>> tail_first_distances(stream).tolist()          # after request 1: 0 1 3 2 from the most to the least recent
     [-1, -1, -1, 0, 1, -1, 0, 1, 3]
     """
-    counts = np.diff(stream.starts)
-    place = np.arange(len(stream)) - np.repeat(stream.starts[:-1], counts)
-    deeper = np.repeat(counts, counts) - place - 1
-    turned = np.arange(len(stream)) - place + deeper
-    distances = reuse_distances(replace(stream, blocks=stream.blocks[turned]))[turned]
-    return np.where(distances == COLD, COLD, distances - deeper).astype(np.int32)
+    cut = pieces(stream)
+    counts = np.diff(cut.stream.starts)
+    turned = np.repeat(cut.stream.starts[:-1] + cut.stream.starts[1:] - 1, counts) - np.arange(len(cut.stream))
+    lengths = cut.lengths
+    back = Pieces(replace(cut.stream, blocks=cut.stream.blocks[turned]), np.append(0, np.cumsum(lengths[turned])))
+    distances = piece_distances(back)[turned]
+    deeper = np.repeat(stream.starts[1:], counts) - cut.starts[:-1] - 1        # than a piece's first block; each has one less
+    from_start = (distances - deeper - cut.starts[:-1]).astype(np.int32)
+    found = np.arange(len(stream), dtype=np.int32)
+    found += np.repeat(from_start, lengths)
+    found[np.repeat(distances == COLD, lengths)] = COLD
+    return found

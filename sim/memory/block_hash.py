@@ -83,7 +83,8 @@ class BlockHashes:
         if content is None:
             self.shared: IntArray = np.zeros(len(demand), np.int64)
             self._starts = self.shared
-            self._chain = np.zeros(0, np.int64)
+            self._chain = self._span_of = np.zeros(0, np.int64)
+            self._per_span = 1
             self.shared_count = 0
         else:
             tokens = demand.end + 1 if content.cover_output else demand.prompt
@@ -116,6 +117,40 @@ class BlockHashes:
         if stop == known:
             return hashes
         return np.concatenate((hashes, np.arange(base + known, base + stop, dtype=np.int64)))
+
+    def runs(self, counts: IntArray) -> tuple[IntArray, IntArray]:
+        """The hashes of every request's first blocks as runs of consecutive numbers: one a span, and one of all private ones.
+
+        Parameters
+        ----------
+        counts : int64, shape (requests,)
+            Blocks of each request.
+
+        Returns
+        -------
+        first, lengths : int64, shape (runs,)
+            Run ``i`` is hashes ``first[i]`` to ``first[i] + lengths[i] - 1``; all runs together are all blocks in order.
+
+        >>> content = ContentIds(np.array([7, 8, 7]), np.array([0, 2, 3]), 4)
+        >>> from workloads.request import Trace
+        >>> trace = Trace("two", np.array([8, 9]), np.array([1, 1]), content=content)
+        >>> [column.tolist() for column in BlockHashes(Demand(trace, 100), 2).runs(np.array([3, 4]))]
+        [[0, 2, 0, 4], [2, 1, 2, 2]]
+        """
+        opens = np.append(np.flatnonzero(np.diff(self._span_of, prepend=-1)), len(self._span_of))
+        known = np.minimum(self.shared, counts)
+        spans = np.searchsorted(opens[:-1], known)
+        many = spans + (counts > known)
+        request = np.repeat(np.arange(len(counts)), many)
+        turn = np.arange(len(request)) - np.repeat(np.cumsum(many) - many, many)
+        first = self.private[request] + known[request]
+        lengths = counts[request] - known[request]
+        shared = turn < spans[request]
+        request, turn = request[shared], turn[shared]
+        begin = opens[turn]
+        first[shared] = self._chain[self._starts[request] + self._span_of[begin]] * self._per_span     # the place inside is 0
+        lengths[shared] = np.minimum(opens[turn + 1], known[request]) - begin
+        return first, lengths
 
     def at(self, requests: IntArray, blocks: IntArray) -> IntArray:
         """The hash of block ``blocks[i]`` of ``requests[i]``, shape (n,)."""
