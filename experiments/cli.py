@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.version import VERSION
 from workloads.later import Later
@@ -85,20 +86,26 @@ def _run(arguments: list[str]) -> int:
         problem = f"unknown command {name!r}" if arguments else "no command"
         print(f"pagedsim: error: {problem}: one of {', '.join(COMMANDS)} (see pagedsim --help)", file=sys.stderr)
         return 2
-    _one_thread()
-    status: int = importlib.import_module(f"experiments.{name}").main(rest)
+    status: int = _loaded(name).main(rest)
     return status
 
 
-def _one_thread() -> None:
-    """Linear algebra in one thread, unless the user or the program around us has decided on it.
+def _loaded(name: str) -> Any:
+    """The module of a command. Where the process began for it, settings of the whole process are made; no program around us's.
 
-    OpenBLAS starts a thread a processor as numpy is loaded, and they wait by keeping busy: more CPU time than all else of
-    loading it. Matrices are small here; and long sums cut into as many pieces as there are processors have other last digits
-    on another machine.
+    OpenBLAS starts a thread a processor as numpy is loaded, and they wait by keeping busy, which takes half as much CPU time
+    as loading numpy. Matrices are small here; and long sums cut into as many pieces as there are processors have other last
+    digits on another machine. So it is told to have one thread, unless the user has decided on it.
+
+    What is loaded stays: no garbage collection need look through it, in the middle of the work or when the process ends.
     """
-    if "numpy" not in sys.modules and not any(name in os.environ for name in THREADS):
+    begun = "numpy" not in sys.modules
+    if begun and not any(variable in os.environ for variable in THREADS):
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    module = importlib.import_module(f"experiments.{name}")
+    if begun:
+        gc.freeze()
+    return module
 
 
 def _drop_output() -> None:

@@ -12,14 +12,15 @@ from cli_run import lengths
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.catalog import EVICTION
 from sim.result import percentiles
 from workloads.later import Later, LaterTable
 from workloads.readers import READERS
 
 THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 POOL = ("--num-gpu-blocks-override", "40", "-q")
-UNNEEDED = ("matplotlib", "jinja2", "rich.progress", "zstandard", "numpy.random", "numpy.ma", "tomllib",
-            "workloads.synth", "workloads.synthetic", "workloads.readers.own_table", "workloads.readers.servegen",
+UNNEEDED = ("matplotlib", "jinja2", "rich.progress", "zstandard", "numpy.random", "numpy.ma", "tomllib", "workloads.synth",
+            "workloads.synthetic", "workloads.readers.own_table", "workloads.readers.servegen", "sim.caching.policies",
             "sim.models", "sim.sizing.budget", "sim.sizing.plan", "experiments.animation", "experiments.chrome_trace",
             "experiments.compare_pictures", "experiments.html", "experiments.step_time_file")
 
@@ -64,9 +65,15 @@ def test_linear_algebra_has_one_thread_unless_somebody_decided(tmp_path):
     assert said(["--help"], ask) == "[None, None, None]"
 
 
-def test_a_program_that_has_loaded_numpy_keeps_its_threads(tmp_path):
+def test_what_is_loaded_is_no_garbage_to_look_through(tmp_path):
     arguments = ("compare", str(lengths(tmp_path, [(20, 5)])), *POOL)
-    assert said(arguments, f"os.environ.get({THREADS[0]!r})", before="import numpy") == "None"
+    assert said(arguments, "gc.get_freeze_count() > 10_000", before="import gc") == "True"
+
+
+def test_a_program_that_has_loaded_numpy_keeps_its_settings(tmp_path):
+    arguments = ("compare", str(lengths(tmp_path, [(20, 5)])), *POOL)
+    ask = f"os.environ.get({THREADS[0]!r}), gc.get_freeze_count()"
+    assert said(arguments, ask, before="import gc, numpy") == "None 0"
 
 
 # ---------------------------------------------------------------------- names that stand for modules
@@ -98,6 +105,10 @@ def test_a_table_knows_its_names_without_what_they_stand_for():
 
 def test_every_format_is_where_the_table_says():
     assert [reader.name for reader in READERS.values()] == list(READERS)
+
+
+def test_every_policy_is_where_the_table_says():
+    assert [policy.__name__.lower() for policy in EVICTION.values()] == [name.replace("-", "") for name in EVICTION]
 
 
 # ---------------------------------------------------------------------- percentiles without numpy.ma

@@ -2,8 +2,8 @@
 
 Data flows  packed (bytes) -> source (lines, limits) -> csv_table | json_lines | json_document (syntax)
             -> a format (columns) -> Rows -> Trace.
-`fast_fields`, `fast_rows`, `times` and `values` read numbers; `messages` words the complaints. A format is loaded when it is asked
-for, all of them where a file is to tell its format.
+`fast_fields`, `fast_rows`, `times` and `values` read numbers; `messages` words the complaints. A format is loaded when it is
+asked for, all of them where a file is to tell its format.
 """
 
 from __future__ import annotations
