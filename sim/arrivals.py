@@ -64,8 +64,9 @@ class Arrivals:
         first = np.flatnonzero(served & ~follows)
         times, starts = np.unique(self.arrival_us[first], return_index=True)
         self._instants: list[int] = times.tolist()     # a heap of the keys of `_rows`
-        self._rows = {time: rows.tolist() for time, rows in zip(self._instants, np.split(first, starts[1:]), strict=True)} \
-            if len(first) else {}
+        rows, ends = first.tolist(), [*starts[1:].tolist(), len(first)]
+        self._rows = {time: rows[start:end] for time, start, end in zip(self._instants, starts.tolist(), ends[:len(starts)],
+                                                                        strict=True)}
         if self._follower:
             for request in np.flatnonzero(~served & ~follows).tolist():
                 self._follow(request, int(self.arrival_us[request]))
