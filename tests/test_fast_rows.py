@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
 from format_samples import SAMPLES, put
+from hypothesis import given
+from hypothesis import strategies as st
 from small import LONG
 from test_fuzz_readers import damaged, replaced
 
+from workloads.messages import Place
 from workloads.readers import READERS, fast_rows, json_lines, read_rows
 from workloads.readers.json_format import JsonFile
-from workloads.readers.json_lines import json_objects, json_rows
+from workloads.readers.json_lines import json_objects, json_rows, parse_object
 from workloads.readers.source import open_source
+from workloads.readers.times import FINE_PER_NS, fine_stamp
 from workloads.request import InputError
 
 LINES = [sample for sample in SAMPLES if sample.kind == "lines"]
@@ -146,6 +151,11 @@ def test_a_true_elsewhere_is_no_matter(tmp_path, never_one_by_one):
     assert outcome(written(tmp_path, [GOOD | {"streamed": True}]), "mooncake")[3][0] == [0, 1]
 
 
+def test_times_of_any_digits_are_read_at_once(tmp_path, never_one_by_one):
+    rows = [GOOD | {"timestamp": time, "session_id": "a"} for time in (10, 10.5, 11.000000000000002)]
+    assert outcome(written(tmp_path, rows), "mooncake")[2] == [0, 500, 1000]
+
+
 def test_later_turns_wait_for_what_was_read_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(json_lines, "AT_ONCE", 2)
     first = GOOD | {"session_id": "a", "timestamp": 5}
@@ -174,9 +184,34 @@ def test_lines_come_some_hundreds_at_once(tmp_path):
 
 
 # ---------------------------------------------------------------------- columns
-def test_nanoseconds_that_do_not_fit_are_left_to_the_exact_way():
-    assert fast_rows.nanoseconds([{"t": 9 * 10**9}], "t", 0).tolist() == [9 * 10**18]
-    assert fast_rows.nanoseconds([{"t": 9 * 10**9 + 1}], "t", 0) is None
+def stamps(*texts, unit=0):
+    return fast_rows.stamps([{"t": parse_object(Place("", 1), f'{{"t": {text}}}')["t"]} for text in texts], "t", unit)
+
+
+def test_nanoseconds_hold_what_they_can():
+    assert (stamps("9000000000").tolist(), stamps("9000000000").dtype) == ([9 * 10**18], np.int64)
+    assert stamps("9000000001") is None                # left to the exact way
+    assert (stamps("1.5", "2", unit=-3).tolist(), stamps("1.5", unit=-3).dtype) == ([1_500_000, 2_000_000], np.int64)
+    assert stamps("9000000000.000000001").tolist() == [9 * 10**49 + 10**31]
+    assert stamps("0.0000000005", "-0.0", "1e3").tolist() == [5 * 10**30, 0, 10**43]
+
+
+@pytest.mark.parametrize("text", ["-1", "-0.5", "1e13", "1000000000001", "1e-41", "0e-2000", "1." + "0" * 200, "1e400", "0e400",
+                                  "true", "null", '"5"', "[]", "1." + "3" * 90])
+def test_times_that_are_not_plain_are_left_to_the_exact_way(text):
+    assert stamps("1.5", text) is None
+
+
+@given(st.lists(st.tuples(st.integers(-3, 10**15), st.integers(-45, 4)), min_size=1, max_size=4),
+       st.sampled_from((0, -3, -6, -9)))
+def test_stamps_are_those_read_one_by_one(numbers, unit):
+    found = stamps(*(f"{digits}e{exponent}" for digits, exponent in numbers), unit=unit)
+    try:
+        expected = [fine_stamp(str(Decimal(f"{digits}e{exponent}")), unit) for digits, exponent in numbers]
+    except ValueError:
+        expected = None
+    fine = None if found is None else found.astype(object) * (FINE_PER_NS if found.dtype == np.int64 else 1)
+    assert (None if fine is None else fine.tolist()) == expected
 
 
 def test_flags_are_no_ids():

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from decimal import Clamped, Context, Decimal, Inexact, InvalidOperation, Overflow, Rounded, Subnormal
 from itertools import chain, compress
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workloads.readers.times import LATEST_S
+from workloads.readers.times import FINE_DIGITS, LATEST_S
 from workloads.readers.values import MOST_TOKENS
 from workloads.request import IntArray
 
 Objects: TypeAlias = Sequence[Mapping[str, Any]]
 MOST_NS = 9 * 10**18
+_EXACT = Context(prec=80, Emin=-100, Emax=100, traps=[Clamped, Inexact, InvalidOperation, Overflow, Rounded, Subnormal])
+"""Raises ArithmeticError rather than lose a digit, and for numbers that are long to write."""
 
 
 def lengths(rows: Objects, key: str, least: int = 0) -> list[int] | None:
@@ -31,15 +35,29 @@ def lengths(rows: Objects, key: str, least: int = 0) -> list[int] | None:
     return _whole(rows, key, least, MOST_TOKENS)
 
 
-def nanoseconds(rows: Objects, key: str, unit_exponent: int) -> IntArray | None:
-    """Times in whole numbers of 10**unit_exponent seconds, where nanoseconds hold them.
+def stamps(rows: Objects, key: str, unit_exponent: int) -> NDArray[Any] | None:
+    """Times in 10**unit_exponent seconds: as int64 nanoseconds where these hold them all, else in units of 1e-40 s.
 
-    >>> nanoseconds([{"t": 3}, {"t": 1180}], "t", -3)
+    >>> stamps([{"t": 3}, {"t": 1180}], "t", -3)
     array([   3000000, 1180000000])
+    >>> stamps([{"t": 3}, {"t": Decimal("2.5e-10")}], "t", 0).tolist() == [3 * 10**40, 25 * 10**29]
+    True
     """
-    ns = 10 ** (9 + unit_exponent)
-    found = _whole(rows, key, 0, min(LATEST_S, MOST_NS // ns))
-    return None if found is None else np.array(found, np.int64) * ns
+    found = _column(rows, key)
+    kinds = set(map(type, found or ()))
+    if found is None or not kinds <= {int, Decimal}:
+        return None
+    if kinds == {int}:
+        ns = int(10 ** (9 + unit_exponent))
+        return np.array(found, np.int64) * ns if min(found) >= 0 and max(found) <= min(LATEST_S, MOST_NS // ns) else None
+    for digits, most, dtype in ((9, MOST_NS, np.int64), (FINE_DIGITS, LATEST_S * 10**FINE_DIGITS, object)):
+        try:
+            exact = [int(_EXACT.to_integral_exact(_EXACT.scaleb(one, digits + unit_exponent))) for one in found]
+        except ArithmeticError:                        # digits beyond the unit, or more than there should be
+            continue
+        if min(exact) >= 0 and max(exact) <= most:
+            return np.array(exact, dtype)
+    return None
 
 
 def names(rows: Objects, key: str, optional: bool = False) -> list[str | int | None] | None:

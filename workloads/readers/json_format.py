@@ -136,41 +136,44 @@ class JsonFile:
 
     def _many(self, objects: Objects, strict: int) -> bool:
         """Take all rows, unless one of them is not plain: then nothing is taken, and it is for `_row` to say what is wrong."""
-        rows, key, nothing = objects.rows, self.key, [-1] * len(objects.rows)
+        rows, key = objects.rows, self.key
         assert key["prompt"] is not None
         prompt = fast_rows.lengths(rows, key["prompt"], strict)
         output = fast_rows.lengths(rows, key["output"], strict) if key["output"] else []
-        ids = fast_rows.ids(rows, key["ids"], objects.flags, self.spans.chained) if key["ids"] else (array("q"), [])
+        stamps = fast_rows.stamps(rows, key["time"], self.roles.time_unit) if key["time"] else np.zeros(len(rows), np.int64)
         requests = fast_rows.names(rows, key["request"]) if key["request"] else []
         sessions = fast_rows.names(rows, key["session"], optional=True) if key["session"] else []
-        stamps = fast_rows.nanoseconds(rows, key["time"], self.roles.time_unit) if key["time"] else None
-        if prompt is None or output is None or ids is None or requests is None or sessions is None:
-            return False
-        if (key["time"] and stamps is None) or not all(map(self.late.isdisjoint, rows)):
-            return False
-        if sessions and key["delay"] and any(row.get(key["delay"]) is not None for row in rows):
+        if prompt is None or output is None or stamps is None or requests is None or sessions is None or self._unusual(rows):
             return False
         fresh = set(requests)
-        if len(fresh) < len(requests) or not self.requests.isdisjoint(fresh):
+        ids = fast_rows.ids(rows, key["ids"], objects.flags, self.spans.chained) if key["ids"] else (array("q"), [])
+        if len(fresh) < len(requests) or not self.requests.isdisjoint(fresh) or ids is None:
             return False
         self.requests |= fresh
         self.prompt.extend(prompt)
         self.output.extend(output)
-        self.delays += nothing
+        self.delays += [-1] * len(rows)
         if key["ids"]:
             self.spans.extend(objects.lines, key["ids"], *ids)
-        if stamps is not None:
+        if key["time"]:
             self._part()
             self.parts.append(stamps)
         if sessions:
-            self._follow(sessions, [0] * len(rows) if stamps is None else stamps.tolist())
+            self._follow(sessions, stamps)
         return True
 
-    def _follow(self, sessions: list[Any], stamps_ns: list[int]) -> None:
+    def _unusual(self, rows: list[dict[str, Any]]) -> bool:
+        """Whether a row has a key that the first had not, or waits for the turn before it."""
+        delay = self.key["delay"] if self.key["session"] else None
+        return not all(map(self.late.isdisjoint, rows)) or (
+            delay is not None and any(row.get(delay) is not None for row in rows))
+
+    def _follow(self, sessions: list[Any], stamps: NDArray[Any]) -> None:
         """Number the sessions of rows, and note when each was last heard of."""
         numbers = [-1 if name is None else self.names.setdefault(name, len(self.names)) for name in sessions]
+        fine = stamps if stamps.dtype == object else stamps.astype(object) * FINE_PER_NS
         self.session.extend(numbers)
-        self.last.update((number, stamp * FINE_PER_NS) for number, stamp in zip(numbers, stamps_ns, strict=True) if number >= 0)
+        self.last.update((number, stamp) for number, stamp in zip(numbers, fine.tolist(), strict=True) if number >= 0)
 
     def _part(self) -> None:
         """What stamps were read one by one become a part."""
