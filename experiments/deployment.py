@@ -65,7 +65,7 @@ def _quantized(model: ModelShape, method: str) -> ModelShape:
             raise InputError(f"--quantization {method}: {model.name} has no quantization_config that says how; "
                              "fp8, int8, int4, awq, gptq, nvfp4, mxfp4, bitsandbytes or a GGUF type do")
         return model
-    weights.weight_format(name)                                # known, or an error that lists them
+    weights.weight_format(name)                        # known, or an error that lists them
     return model if model.quantization == name else replace(model, quantization=name, quantization_bits=None, group_size=None)
 
 
