@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from experiments.version import VERSION
-from workloads.request import InputError
+from workloads.later import Later
+
+if TYPE_CHECKING:
+    from workloads import request
+else:
+    request = Later("workloads.request")               # and numpy with it, which --help and --version can do without
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
@@ -22,6 +29,7 @@ COMMANDS = {
     "quiz": "exercises on fragmentation, paging, sharing, eviction and preemption, with worked answers",
     "conform": "replay cases recorded from a real vLLM scheduler and compare decision by decision",
 }
+THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")   # those that OpenBLAS looks at
 HELP = """usage: pagedsim COMMAND [options]
 
 A discrete-event simulator of LLM KV-cache memory.
@@ -48,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
-    except InputError as error:
+    except request.InputError as error:
         print(f"pagedsim {arguments[0]}: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except BrokenPipeError:                            # the reader of our output has gone: not a failed check
@@ -78,8 +86,26 @@ def _run(arguments: list[str]) -> int:
         problem = f"unknown command {name!r}" if arguments else "no command"
         print(f"pagedsim: error: {problem}: one of {', '.join(COMMANDS)} (see pagedsim --help)", file=sys.stderr)
         return 2
-    status: int = importlib.import_module(f"experiments.{name}").main(rest)
+    status: int = _loaded(name).main(rest)
     return status
+
+
+def _loaded(name: str) -> Any:
+    """The module of a command. Where the process began for it, settings of the whole process are made; no program around us's.
+
+    OpenBLAS starts a thread a processor as numpy is loaded, and they wait by keeping busy, which takes half as much CPU time
+    as loading numpy. Matrices are small here; and long sums cut into as many pieces as there are processors have other last
+    digits on another machine. So it is told to have one thread, unless the user has decided on it.
+
+    What is loaded stays: no garbage collection need look through it, in the middle of the work or when the process ends.
+    """
+    begun = "numpy" not in sys.modules
+    if begun and not any(variable in os.environ for variable in THREADS):
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    module = importlib.import_module(f"experiments.{name}")
+    if begun:
+        gc.freeze()
+    return module
 
 
 def _drop_output() -> None:

@@ -7,23 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from experiments import options as opt
-from experiments.animation import Film, check_animation, wanted
 from experiments.cache_options import add_cache, cache_json, cache_notes
 from experiments.check_report import report_failures
-from experiments.chrome_trace import Traced, traced_runs, write_chrome_trace
-from experiments.compare_pictures import Drawn, draw
-from experiments.figures import check_format
-from experiments.measured import measured_json
 from experiments.output import check_outputs, deliver, write_text
 from experiments.progress import Advance, bars
 from experiments.replicas import replicas_json
 from experiments.report import print_report
-from experiments.request_rows import write_requests
 from experiments.serving import Served, serve
 from experiments.setup import Setup, prepare
 from experiments.trace_options import add_trace
@@ -32,6 +26,14 @@ from sim.catalog import DEFAULT
 from sim.run import Observer
 from sim.stays import StayLog, Stays
 from sim.timeline import Timeline
+from workloads.later import Later
+
+if TYPE_CHECKING:
+    from experiments import animation, chrome_trace, compare_pictures, figures, measured, request_rows
+else:
+    animation, chrome_trace, compare_pictures, figures, measured, request_rows = map(Later, (
+        "experiments.animation", "experiments.chrome_trace", "experiments.compare_pictures", "experiments.figures",
+        "experiments.measured", "experiments.request_rows"))
 
 EXAMPLES = """examples:
   pagedsim compare
@@ -48,27 +50,29 @@ def main(argv: list[str]) -> int:
     """Entry of the command; returns the exit status."""
     options = parser().parse_args(argv)
     names = _allocators(options)
-    if wanted(options.plot):
-        check_animation(options.plot, names, options.data_parallel_size)
+    moves = options.plot is not None and animation.wanted(options.plot)
+    if moves:
+        animation.check_animation(options.plot, names, options.data_parallel_size)
     elif options.plot is not None:
-        check_format(options.plot)
+        figures.check_format(options.plot)
     check_outputs({"--plot": options.plot, "--html": options.html, "--requests": options.requests,
                    "--chrome-trace": options.chrome_trace, "--json": options.json},
                   [options.trace, options.warm_trace, options.step_time], inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
-    films = {name: Film(setup.sim.block_size) for name in names if wanted(options.plot)}
+    films = {name: animation.Film(setup.sim.block_size) for name in names} if moves else {}
     served, timelines, stays = _simulate(setup, names, options, films)
     runs = {one.name: one.run for one in served}
     setup.notes += cache_notes(runs)
     if options.chrome_trace is not None:
-        traced: list[Traced] = [one for name, run in runs.items() for one in traced_runs(name, run, stays[name], timelines[name])]
-        setup.notes += write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
+        traced = [one for name, run in runs.items() for one in chrome_trace.traced_runs(name, run, stays[name], timelines[name])]
+        setup.notes += chrome_trace.write_chrome_trace(options.chrome_trace, traced, setup.trace.source)
     document = compare_json(setup, served, options.warm_up, stays)
     title = setup.trace.source if options.trace is None else Path(options.trace).name
-    draw(document, Drawn(runs, timelines, films, title, options.plot, options.html, argv))
+    if options.plot is not None or options.html is not None:
+        compare_pictures.draw(document, compare_pictures.Drawn(runs, timelines, films, title, options.plot, options.html, argv))
     if options.requests is not None:
-        write_text(options.requests, lambda file: write_requests(file, runs))
+        write_text(options.requests, lambda file: request_rows.write_requests(file, runs))
     deliver(document, options.json, options.quiet, lambda: print_report(document, setup.notes, _console()), setup.notes)
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
@@ -98,7 +102,7 @@ def _allocators(options: argparse.Namespace) -> list[str]:
 
 
 # ---------------------------------------------------------------------- running
-def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films: Mapping[str, Film],
+def _simulate(setup: Setup, names: list[str], options: argparse.Namespace, films: Mapping[str, animation.Film],
               ) -> tuple[list[Served], dict[str, list[Timeline]], dict[str, list[Stays]]]:
     """Run every scenario; and by allocator the timeline and the stays of each replica, where they are wanted."""
     replicas = range(setup.sim.data_parallel_size)
@@ -128,15 +132,15 @@ def compare_json(setup: Setup, served: list[Served], warm_up: str | None, stays:
     Nothing in it depends on the wall clock. ``stays`` are looked at for ``measured`` only: those of each replica, by allocator.
     """
     runs = {one.name: one.run for one in served}
-    measured = {one.name: {} if warm_up is None else {"measured": measured_json(one.run, stays[one.name], warm_up)}
-                for one in served}
+    behind = {one.name: {} if warm_up is None else {"measured": measured.measured_json(one.run, stays[one.name], warm_up)}
+              for one in served}
     return {
         "schema": 1,
         "pagedsim": VERSION,
         "trace": trace_json(setup),
         "config": config_json(setup) | cache_json(setup.sim, setup.warm, runs) | replicas_json(setup.sim, setup.gpus),
         "capacity": setup.capacity(),
-        "scenarios": [one.scenario() | measured[one.name] for one in served],
+        "scenarios": [one.scenario() | behind[one.name] for one in served],
         "crosscheck": [check for one in served for check in one.checks()],
     }
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.kv_formula import ELEMENT_BYTES
-from sim.models.model import ModelShape
-from sim.models.model_config import load_model
-from sim.sizing.budget import Measured
-from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import Gpu, find_gpu
-from sim.sizing.plan import longest_that_fits
 from sim.sizing.versions import NEWEST, parse_version
-from sim.sizing.weights import Shards, weight_format
+from workloads.later import Later
 from workloads.request import InputError
+
+if TYPE_CHECKING:
+    from sim.models import model as models
+    from sim.models import model_config
+    from sim.models.model import ModelShape
+    from sim.sizing import budget, plan, weights
+    from sim.sizing import deployment as deployments
+    from sim.sizing.budget import Measured
+    from sim.sizing.deployment import Deployment
+else:                                                  # without a model none of it is needed
+    models, model_config, budget, deployments, plan, weights = map(Later, (
+        "sim.models.model", "sim.models.model_config", "sim.sizing.budget", "sim.sizing.deployment", "sim.sizing.plan",
+        "sim.sizing.weights"))
 
 DEFAULT_MODEL, DEFAULT_GPU = "Llama-2-13b", "A100-40GB"
 DTYPES = {"half": "float16", "float": "float32", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
@@ -41,7 +49,7 @@ def model_and_gpu(options: argparse.Namespace, notes: list[str]) -> tuple[ModelS
     if not sized and gpu_name is None and options.available_kv_gib is None:
         gpu_name = DEFAULT_GPU
         notes.append(f"no --gpu: {gpu_name} is assumed")
-    model = name if name is None or isinstance(name, ModelShape) else load_model(name)
+    model = name if name is None or isinstance(name, models.ModelShape) else model_config.load_model(name)
     if model is not None and options.model is not None and model.note:
         notes.append(f"model: {model.note}")
     if model is not None and options.quantization not in (None, "auto"):
@@ -57,7 +65,7 @@ def _quantized(model: ModelShape, method: str) -> ModelShape:
             raise InputError(f"--quantization {method}: {model.name} has no quantization_config that says how; "
                              "fp8, int8, int4, awq, gptq, nvfp4, mxfp4, bitsandbytes or a GGUF type do")
         return model
-    weight_format(name)                                # known, or an error that lists them
+    weights.weight_format(name)                        # known, or an error that lists them
     return model if model.quantization == name else replace(model, quantization=name, quantization_bits=None, group_size=None)
 
 
@@ -70,18 +78,18 @@ def deployment(options: argparse.Namespace, model: ModelShape, gpu: Gpu | None) 
         If the version is not known, or no length fits where the longest is asked for.
     """
     given = {name: value for name, value in vars(options).items() if value not in (None, "auto")}
-    asked = Deployment(
+    asked = deployments.Deployment(
         model, gpu, _dtype(given.get("dtype")), _dtype(given.get("kv_cache_dtype")), options.block_size,
         options.max_model_len or None, options.gpu_memory_utilization,
-        Shards(options.tensor_parallel_size, options.pipeline_parallel_size, given.get("data_parallel_size", 1),
-               options.enable_expert_parallel, options.mtp_layers),
+        weights.Shards(options.tensor_parallel_size, options.pipeline_parallel_size, given.get("data_parallel_size", 1),
+                       options.enable_expert_parallel, options.mtp_layers),
         cpu_offload_gib=options.cpu_offload_gb, enforce_eager=options.enforce_eager,
         version=parse_version(given["vllm_version"]) if "vllm_version" in given else NEWEST,
         measured=_measured(given), available_kv_gib=options.available_kv_gib,
         num_gpu_blocks_override=options.num_gpu_blocks_override, **_server(given))
     if options.max_model_len != 0:
         return asked
-    longest = longest_that_fits(asked)
+    longest = plan.longest_that_fits(asked)
     if not longest:
         raise InputError(f"--max-model-len auto: not one token of {model.name} fits")
     return replace(asked, max_model_len=longest)
@@ -98,7 +106,8 @@ def _dtype(name: str | None) -> str | None:
 
 
 def _measured(given: dict[str, Any]) -> Measured:
-    return Measured(*(given.get(f"{name}_gib") for name in ("total_gpu", "weights", "activation", "non_torch", "cuda_graph")))
+    names = ("total_gpu", "weights", "activation", "non_torch", "cuda_graph")
+    return budget.Measured(*(given.get(f"{name}_gib") for name in names))
 
 
 def _server(given: dict[str, Any]) -> dict[str, Any]:

@@ -5,41 +5,45 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.load_pace import at_speed, resampled
 from experiments.loop import loop_note, looped
 from experiments.pages import with_limit
 from experiments.reading import read, unused
 from workloads import transform
+from workloads.later import Later
 from workloads.readers.rows import NO_CONTENT, NO_OUTPUT, NO_TIMES
 from workloads.request import InputError, Trace
-from workloads.synth import with_arrivals, with_output, with_prefix
-from workloads.synthetic import chat_workload
+
+if TYPE_CHECKING:
+    from experiments import load_pace
+    from workloads import synth, synthetic
+else:
+    load_pace, synth, synthetic = map(Later, ("experiments.load_pace", "workloads.synth", "workloads.synthetic"))
 
 CHAT_REQUESTS, DEFAULT_RATE = 1000, 2.0
+STREAMS = ("lengths", "arrivals", "order", "output", "prefix", "times", "windows")
+"""What is drawn, each from a generator of its own, so that none changes with another."""
 
 
 def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | None = None) -> Trace:
     """Read or make the trace, or take the one ``given`` as it was read; complete it, cut it and give it arrival times."""
-    rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(7)]
-    lengths, arrivals, order, *made_up, windows = rngs
-    trace = _completed(_read_or_make(options, lengths) if given is None else given, options, made_up)
+    trace = _completed(_read_or_make(options) if given is None else given, options)
     notes.extend(note for note in trace.notes if not note.startswith(_answered(options)))
     trace = looped(trace, options, notes)
     if options.max_total_tokens is not None:
         trace = transform.drop_longer_than(trace, options.max_total_tokens)
     if options.shuffle:
-        trace = transform.shuffle(trace, order)
+        trace = transform.shuffle(trace, _rng(options, "order"))
     if options.limit is not None:
         trace = transform.limit(trace, options.limit)
     if not len(trace):
         left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
         raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
     if options.resample is not None:
-        trace = resampled(trace, options, windows, notes)
+        trace = load_pace.resampled(trace, options, _rng(options, "windows"), notes)
     trace = with_limit(trace, options, notes)
     trace = _several(trace, options, notes)
     if options.scheduling_policy == "priority" and trace.priority is None:
@@ -48,27 +52,34 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
         notes.append(f"the priorities of {trace.source} are not used: --scheduling-policy priority goes by them")
     loop_note(trace, notes)
     if options.speed is not None:
-        trace = at_speed(trace, options, notes)
-    return _timed(trace, options, arrivals, notes)
+        trace = load_pace.at_speed(trace, options, notes)
+    return _timed(trace, options, notes)
 
 
-def _read_or_make(options: argparse.Namespace, lengths: np.random.Generator) -> Trace:
+def _rng(options: argparse.Namespace, stream: str) -> np.random.Generator:
+    """The generator of one stream, made when it is wanted: a recorded trace wants none, and then numpy need not load them."""
+    return np.random.default_rng(np.random.SeedSequence(options.seed).spawn(len(STREAMS))[STREAMS.index(stream)])
+
+
+def _read_or_make(options: argparse.Namespace) -> Trace:
     if options.trace is None:
         unused(options)
-        return replace(_at_rate(options, chat_workload, rng=lengths, requests=CHAT_REQUESTS), source=_chat_source(options))
+        made = _at_rate(options, synthetic.chat_workload, rng=_rng(options, "lengths"), requests=CHAT_REQUESTS)
+        return replace(made, source=_chat_source(options))
     rows, asked = read(options)
     return rows.to_trace(asked)
 
 
-def _completed(trace: Trace, options: argparse.Namespace, rngs: list[np.random.Generator]) -> Trace:
+def _completed(trace: Trace, options: argparse.Namespace) -> Trace:
     """What the trace lacks, made up where that was asked for."""
-    steps = ((with_output, options.synth_output, "--synth-output"), (with_prefix, options.synth_prefix, "--synth-prefix"),
-             (with_arrivals, options.synth_arrivals, "--synth-arrivals"))
     if options.synth_arrivals is not None and (options.rate is not None or options.saturate):
         raise InputError("--synth-arrivals says when requests arrive, and so does --rate or --saturate: one of them")
-    for (complete, spec, name), rng in zip(steps, rngs, strict=True):
-        if spec is not None:
-            trace = complete(trace, spec, rng, name)
+    if options.synth_output is not None:
+        trace = synth.with_output(trace, options.synth_output, _rng(options, "output"), "--synth-output")
+    if options.synth_prefix is not None:
+        trace = synth.with_prefix(trace, options.synth_prefix, _rng(options, "prefix"), "--synth-prefix")
+    if options.synth_arrivals is not None:
+        trace = synth.with_arrivals(trace, options.synth_arrivals, _rng(options, "times"), "--synth-arrivals")
     return trace
 
 
@@ -110,14 +121,14 @@ def _chat_source(options: argparse.Namespace) -> str:
             f"{times}, seed {options.seed})")
 
 
-def _timed(trace: Trace, options: argparse.Namespace, rng: np.random.Generator, notes: list[str]) -> Trace:
+def _timed(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Trace:
     if options.saturate:
         if options.rate is not None:
             raise InputError("--rate has no meaning with --saturate: all requests arrive at once")
         return transform.all_at_once(trace)
     if trace.arrival_us is None:
         rate = options.rate or DEFAULT_RATE
-        timed = _at_rate(options, transform.with_poisson_arrivals, trace=trace, rng=rng)
+        timed = _at_rate(options, transform.with_poisson_arrivals, trace=trace, rng=_rng(options, "arrivals"))
         notes.append(f"{trace.source} has no arrival times: Poisson arrivals at {rate:g} requests/s, seed {options.seed}")
         return timed
     if options.rate is not None and options.trace is not None:

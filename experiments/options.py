@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import NoReturn
 
 from experiments.pages import PAGES
-from experiments.serve_line import human_int
 from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
@@ -28,6 +27,24 @@ class OneLineParser(argparse.ArgumentParser):
         if sys.stderr is not None:
             sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
         sys.exit(2)
+
+
+def human_int(text: str) -> int:
+    """A whole number as vLLM reads it: ``k m g t`` are powers of 1000 and take decimals, ``K M G T`` powers of 1024.
+
+    ``GB`` and ``GiB`` are understood too. Raises ValueError for anything else.
+
+    >>> human_int("16k"), human_int("16K"), human_int("25.6k"), human_int("8192"), human_int("1GiB")
+    (16000, 16384, 25600, 8192, 1073741824)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt])(i?b)?", text, re.IGNORECASE)
+    if match is None:
+        return int(text)
+    number, suffix, unit = match.groups()
+    power = "kmgt".index(suffix.lower()) + 1
+    if "i" in unit.lower() if unit else suffix.isupper():
+        return int(number) << 10 * power
+    return int(float(number) * 1000 ** power)          # in floats, as vLLM
 
 
 def whole(least: int, most: int = 1 << 53) -> Callable[[str], int]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
-
-import zstandard
 
 from workloads.messages import show_path
 from workloads.request import InputError
@@ -106,6 +102,7 @@ def _target(path: str) -> Path | None:
 
 
 def _beside(target: Path, unlink: bool = False) -> tuple[int, str]:
+    import tempfile
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=UNFINISHED, suffix=target.suffix)
     if unlink:
         os.unlink(name)
@@ -122,8 +119,10 @@ def write_text(path: str, write: Callable[[IO[str]], None]) -> None:
 def _packing(path: str, raw: IO[bytes]) -> IO[bytes]:
     """The same text gives the same bytes: gzip would put the time and the name into them."""
     if path.lower().endswith(".gz"):
+        import gzip
         return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
     if path.lower().endswith(".zst"):
+        import zstandard
         return zstandard.ZstdCompressor().stream_writer(raw, closefd=False)
     return raw
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sim.kv_formula import tokens_per_page
-from sim.models.layer_cache import LayerCache
-from sim.sizing.deployment import Deployment, cache_format
+from workloads.later import Later
 from workloads.request import InputError, Trace
+
+if TYPE_CHECKING:
+    from sim.models.layer_cache import LayerCache
+    from sim.sizing import deployment
+    from sim.sizing.deployment import Deployment
+else:
+    deployment = Later("sim.sizing.deployment")
 
 PAGES = {"64KiB": 1 << 16, "128KiB": 1 << 17, "256KiB": 1 << 18, "2MiB": 1 << 21}
 DEFAULT_PAGE = "2MiB"
@@ -31,7 +38,7 @@ def page_slots(page: str | None, asked: Deployment | None) -> int | None:
         return None
     if asked is None:
         raise InputError("--allocator vattention: a page is so many bytes of K or V: a --model is wanted")
-    form = cache_format(asked)[0]
+    form = deployment.cache_format(asked)[0]
     caches = [cache for layer in asked.model.caches(form, asked.shards.mtp_layers) for cache in layer]
     if len({cache.heads for cache in caches}) != 1 or not all(map(_is_plain, caches)):
         raise InputError(f"--allocator vattention: K and V of one width in every layer are wanted, and {asked.model.name} has "

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress
-
 from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.check_report import report_failures
@@ -22,7 +20,7 @@ from experiments.prefix_analysis import analyse
 from experiments.prefix_figure import plot_prefix
 from experiments.prefix_report import print_prefix
 from experiments.prefix_serving import run_checks
-from experiments.progress import bars
+from experiments.progress import Bars, bars
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_trace
 from sim.caching.stream import CONVENTIONS
@@ -148,7 +146,7 @@ def _pools(options: argparse.Namespace, kv_bytes_per_token: int | None) -> list[
     return sorted(set(made))
 
 
-def _watch(progress: Progress) -> Any:
+def _watch(progress: Bars) -> Any:
     def watch(label: str, total: int) -> Any:
         if progress.disable:
             return lambda n: None

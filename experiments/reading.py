@@ -6,9 +6,6 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
 from experiments import options as opt
 from workloads.readers import ALIASES, READERS, ReadOptions, Rows, read_rows
 from workloads.readers.packed import packed_bytes
@@ -51,12 +48,16 @@ def read(options: argparse.Namespace, path: str | None = None) -> tuple[Rows, Re
     """
     path = options.trace if path is None else path
     size = packed_bytes(path)
+    if options.quiet or (size is not None and size < LONG_BYTES):
+        asked = read_options(options)
+        return read_rows(path, options.format, asked), asked
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     console = Console(stderr=True)
-    hidden = options.quiet or not console.is_terminal or (size is not None and size < LONG_BYTES)
     shown = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=console, disable=hidden, transient=True) as progress:
+    with Progress(*shown, console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("reading", total=size)
-        asked = read_options(options, tick=lambda n: progress.advance(task, n)) if not hidden else read_options(options)
+        asked = read_options(options, **({"tick": lambda n: progress.advance(task, n)} if console.is_terminal else {}))
         return read_rows(path, options.format, asked), asked
 
 

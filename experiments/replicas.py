@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.options import DEFAULT_ROUTER
 from experiments.shown import TextTable
 from sim.config import SimConfig
-from sim.models.model import ModelShape
 from workloads.messages import show_path
 from workloads.request import Trace
+
+if TYPE_CHECKING:
+    from sim.models.model import ModelShape
 
 JsonObject = dict[str, Any]
 MOST_LINES = 16

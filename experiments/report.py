@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from experiments.check_report import print_checks
-from experiments.measured import measured_table, measured_warnings
 from experiments.replicas import replica_table, router_line
 from experiments.shown import Line, TextTable, drawn
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
+from workloads.later import Later
 from workloads.messages import show_path
+
+if TYPE_CHECKING:
+    from experiments import measured
+else:
+    measured = Later("experiments.measured")
 
 JsonObject = dict[str, Any]
 Row = tuple[str, Callable[[JsonObject], str]]
@@ -121,7 +126,13 @@ def tables(scenarios: list[JsonObject]) -> Iterator[TextTable]:
         table.add_section(title)
         for label, value in rows:
             table.add_row(label, *(value(s) for s in scenarios))
-    yield from filter(None, (table, replica_table(scenarios), measured_table(scenarios)))
+    yield from filter(None, (table, replica_table(scenarios)))
+    if _is_measured(scenarios):
+        yield from filter(None, (measured.measured_table(scenarios),))
+
+
+def _is_measured(scenarios: list[JsonObject]) -> bool:
+    return any("measured" in scenario for scenario in scenarios)
 
 
 def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
@@ -200,7 +211,8 @@ def _optional(value: float | None, form: str, times: float = 1) -> str:
 def remarks(scenarios: list[JsonObject]) -> Iterator[Line]:
     """What was not served, and warnings of what is measured."""
     yield from _not_served(scenarios)
-    yield from (("warning", line) for line in measured_warnings(scenarios))
+    if _is_measured(scenarios):
+        yield from (("warning", line) for line in measured.measured_warnings(scenarios))
 
 
 def _not_served(scenarios: list[JsonObject]) -> Iterator[Line]:

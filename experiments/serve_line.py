@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.options import human_int
 from experiments.vllm_flags import SPECULATIVE, Flag, known_flags, look_up
 from workloads.request import InputError
 
@@ -96,24 +97,6 @@ def read_serve_line(words: list[str]) -> ServeLine:
     if reason:
         unmodelled["--speculative-config"] = reason
     return ServeLine([*taken.values(), *drafts], list(ignored), unmodelled, version_hint)
-
-
-def human_int(text: str) -> int:
-    """A whole number as vLLM reads it: ``k m g t`` are powers of 1000 and take decimals, ``K M G T`` powers of 1024.
-
-    ``GB`` and ``GiB`` are understood too. Raises ValueError for anything else.
-
-    >>> human_int("16k"), human_int("16K"), human_int("25.6k"), human_int("8192"), human_int("1GiB")
-    (16000, 16384, 25600, 8192, 1073741824)
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt])(i?b)?", text, re.IGNORECASE)
-    if match is None:
-        return int(text)
-    number, suffix, unit = match.groups()
-    power = "kmgt".index(suffix.lower()) + 1
-    if "i" in unit.lower() if unit else suffix.isupper():
-        return int(number) << 10 * power
-    return int(float(number) * 1000 ** power)          # in floats, as vLLM
 
 
 def _clean(words: list[str]) -> list[str]:

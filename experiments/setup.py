@@ -5,27 +5,33 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.cache_options import host_memory, warm_trace
 from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
 from experiments.pages import check_slots, page_size, page_slots
 from experiments.replicas import replicas
-from experiments.step_time_file import StepTimeFile, read_step_time
 from sim import kv_formula
 from sim.config import SimConfig
-from sim.models.model import ModelShape
 from sim.scheduler_config import SchedulerConfig
-from sim.sizing.budget import fitting
-from sim.sizing.deployment import Deployment, serving
 from sim.sizing.hardware import GIB, Gpu, default_limits
-from sim.sizing.plan import plan
 from sim.sizing.versions import NEWEST, Version, parse_version
-from sim.sizing.weights import weight_bytes
 from sim.step_time import ConstantStepTime, StepTime, parse_constant, roofline
+from workloads.later import Later
 from workloads.messages import show_path
 from workloads.request import InputError, Trace
+
+if TYPE_CHECKING:
+    from experiments import step_time_file
+    from experiments.step_time_file import StepTimeFile
+    from sim.models.model import ModelShape
+    from sim.sizing import budget, plan, weights
+    from sim.sizing import deployment as deployments
+    from sim.sizing.deployment import Deployment
+else:                                                  # a pool that is given needs no model
+    step_time_file, budget, deployments, plan, weights = map(Later, (
+        "experiments.step_time_file", "sim.sizing.budget", "sim.sizing.deployment", "sim.sizing.plan", "sim.sizing.weights"))
 
 DEFAULT_SWAP_GIB = 4.0                                 # vLLM's --swap-space
 MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our memory, or 64 bits
@@ -100,14 +106,14 @@ def _pool(options: argparse.Namespace, asked: Deployment | None, longest: int) -
     if asked is None:
         return int(options.num_gpu_blocks_override), None
     asked = replace(asked, max_model_len=longest)
-    made = plan(asked)
+    made = plan.plan(asked)
     other = {c.kind for group in made.groups for c in group.caches if c.kind != "full" and (c.reach or 0) < longest}
     if other:
         raise InputError(f"{asked.model.name} has {' and '.join(sorted(other))} layers beside or instead of full ones, "
                          "which need block tables of their own: not replayed yet (pagedsim plan sizes them)")
     if made.budgets is not None and options.num_gpu_blocks_override is None:
         assert asked.gpu is not None
-        fitting(asked.model, asked.gpu, serving(asked))
+        budget.fitting(asked.model, asked.gpu, deployments.serving(asked))
     return max(1, made.report.num_blocks), made.kv_bytes_per_token
 
 
@@ -183,8 +189,8 @@ def _limits(options: argparse.Namespace, gpu: Gpu | None) -> tuple[int, int]:
 
 
 def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token: int | None, notes: list[str]) -> StepTime:
-    wanted = options.step_time
-    file = wanted if isinstance(wanted, StepTimeFile) else _file(wanted)
+    wanted: str | StepTimeFile | None = options.step_time      # a file may have been read before
+    file = _file(wanted) if wanted is None or isinstance(wanted, str) else wanted
     gpu = None if asked is None else asked.gpu
     if file is not None and file.kind == "constant":
         return file.constant()
@@ -198,7 +204,7 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
             return ConstantStepTime(20_000)
         assert per_token is not None
         ranks = options.tensor_parallel_size
-        made = roofline(asked.model, gpu, weight_bytes(asked.model, asked.dtype) / ranks, per_token, ranks)
+        made = roofline(asked.model, gpu, weights.weight_bytes(asked.model, asked.dtype) / ranks, per_token, ranks)
     except ValueError as error:
         raise InputError(str(error)) from None
     if file is None:
@@ -214,4 +220,4 @@ def _file(wanted: str | None) -> StepTimeFile | None:
         return None
     if not os.path.exists(wanted) and not wanted.endswith(".toml"):
         raise InputError(f"--step-time {wanted!r}: roofline, constant:20ms (us, ms or s), or a file of pagedsim calibrate")
-    return read_step_time(wanted)
+    return step_time_file.read_step_time(wanted)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from sim.caching.policies import EvictionPolicy, Fifo, Lfu, Lru, Vllm
-from sim.caching.second_chance import S3Fifo, Sieve
-from sim.caching.stream import Accesses
-from sim.caching.worth import Belady, Gdsf
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.memory.allocator import Allocator
@@ -20,7 +17,12 @@ from sim.memory.tiered import TieredAllocator
 from sim.routing import LeastLoaded, PrefixAware, RoundRobin, Router, SessionAffinity
 from sim.scheduler import Scheduler
 from sim.static_batching import StaticScheduler
+from workloads.later import LaterTable
 from workloads.request import IntArray
+
+if TYPE_CHECKING:
+    from sim.caching.policies import EvictionPolicy
+    from sim.caching.stream import Accesses
 
 
 def _contiguous(policy: Callable[[Demand], IntArray]) -> Callable[[Demand, SimConfig], Allocator]:
@@ -80,10 +82,12 @@ ROUTERS: dict[str, Callable[[Demand], Router]] = {
 }
 """Name -> demand -> router."""
 
-EVICTION: dict[str, Callable[[int, Accesses], EvictionPolicy]] = {
-    "vllm": Vllm, "lru": Lru, "fifo": Fifo, "lfu": Lfu, "sieve": Sieve, "s3-fifo": S3Fifo, "gdsf": Gdsf, "belady": Belady,
-}
-"""Name -> (room in blocks, stream) -> policy of the cache view; the last is the bound."""
+EVICTION: LaterTable[Callable[[int, Accesses], EvictionPolicy]] = LaterTable({
+    name: f"sim.caching.{place}" for name, place in {
+        "vllm": "policies:Vllm", "lru": "policies:Lru", "fifo": "policies:Fifo", "lfu": "policies:Lfu",
+        "sieve": "second_chance:Sieve", "s3-fifo": "second_chance:S3Fifo", "gdsf": "worth:Gdsf", "belady": "worth:Belady",
+    }.items()})
+"""Name -> (room in blocks, stream) -> policy of the cache view; the last is the bound. A replay of requests loads none."""
 
 CACHING = ("paged-prefix",)
 """Allocators that find prefixes again: a host tier and a warm start are theirs."""

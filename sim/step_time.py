@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sim.models.model import ModelShape
-from sim.sizing.hardware import Gpu
+if TYPE_CHECKING:
+    from sim.models.model import ModelShape
+    from sim.sizing.hardware import Gpu
 
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 

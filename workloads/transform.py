@@ -7,13 +7,18 @@ session is kept or cut as one.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workloads.later import Later
 from workloads.request import COLUMNS, IntArray, Trace, row_before
-from workloads.synthetic import poisson_arrivals_us
 from workloads.units import first_units, if_all, if_first, units_of
+
+if TYPE_CHECKING:
+    from workloads import synthetic
+else:
+    synthetic = Later("workloads.synthetic")
 
 TOO_LONG = "over_max_total_tokens"
 WITH_SESSION = "session_of_one_over_max_total_tokens"
@@ -164,7 +169,7 @@ def with_poisson_arrivals(trace: Trace, rate_per_s: float, rng: np.random.Genera
     >>> int(with_poisson_arrivals(trace, 2.0, np.random.default_rng(0)).arrival_us[0])
     0
     """
-    return replace(trace, arrival_us=poisson_arrivals_us(len(trace), rate_per_s, rng))
+    return replace(trace, arrival_us=synthetic.poisson_arrivals_us(len(trace), rate_per_s, rng))
 
 
 def all_at_once(trace: Trace) -> Trace:

@@ -1,23 +1,29 @@
-"""One measured piece of work in a process of its own: ``python -m experiments.benchmarks.child TASK ARGUMENTS``."""
+"""One measured piece of work in a process of its own: ``python -m experiments.benchmarks.child TASK ARGUMENTS``.
+
+What a task does not need is not loaded, so that ``compare`` starts as the command does.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from experiments import cli
-from experiments.benchmarks import recorded, traffic
 from experiments.benchmarks.said import say
-from sim.caching.curve import lru_hits, reuse_distances
-from sim.caching.policies import Lru
-from sim.caching.replay import replay
-from sim.caching.stream import accesses
-from sim.config import SimConfig
-from sim.engine import Engine
+from workloads.later import Later
+
+if TYPE_CHECKING:
+    from experiments.benchmarks import recorded, traffic
+    from sim import config, engine
+    from sim.caching import curve as curves
+    from sim.caching import policies, stream
+    from sim.caching import replay as replays
+else:
+    recorded, traffic, config, engine, curves, policies, replays, stream = map(Later, (
+        "experiments.benchmarks.recorded", "experiments.benchmarks.traffic", "sim.config", "sim.engine", "sim.caching.curve",
+        "sim.caching.policies", "sim.caching.replay", "sim.caching.stream"))
 
 BLOCK_SIZE = 16
 Said = dict[str, Any]
@@ -41,29 +47,31 @@ def run(name: str, *file: str) -> Said:
 def scale(requests: str, blocks: str) -> Said:
     """Many requests, or a large pool: ``paged-prefix`` under 256 sequences and 8,192 tokens a step of 20 ms."""
     trace = traffic.poisson(int(requests), ids=False)
-    config = SimConfig(int(blocks), BLOCK_SIZE, max_model_len=8_192)
-    made, seconds = _timed(lambda: Engine(trace, config, "paged-prefix").run())
+    server, make = config.SimConfig(int(blocks), BLOCK_SIZE, max_model_len=8_192), engine.Engine
+    made, seconds = _timed(lambda: make(trace, server, "paged-prefix").run())
     return {"totals": {"steps": made.steps, "preemptions": made.preemptions}, "work_cpu_s": seconds}
 
 
 def curve(size: str) -> Said:
     """Hits of an LRU cache of every size at once, and those of one size."""
-    stream = accesses(traffic.shared(), BLOCK_SIZE)
-    every = np.ones(len(stream), np.bool_)
-    hits, seconds = _timed(lambda: lru_hits(stream, reuse_distances(stream), every))
-    return {"totals": {"hits": int(hits[min(int(size), stream.count)])}, "work_cpu_s": seconds}
+    import numpy as np
+    asked = stream.accesses(traffic.shared(), BLOCK_SIZE)
+    every, hits_of, distances = np.ones(len(asked), np.bool_), curves.lru_hits, curves.reuse_distances
+    hits, seconds = _timed(lambda: hits_of(asked, distances(asked), every))
+    return {"totals": {"hits": int(hits[min(int(size), asked.count)])}, "work_cpu_s": seconds}
 
 
 def lru(size: str) -> Said:
     """Hits of an LRU cache of one size, as `pagedsim prefix --policy lru` replays it."""
-    stream = accesses(traffic.shared(), BLOCK_SIZE)
-    made, seconds = _timed(lambda: replay(stream, Lru(int(size), stream)))
+    asked = stream.accesses(traffic.shared(), BLOCK_SIZE)
+    replay, make = replays.replay, policies.Lru
+    made, seconds = _timed(lambda: replay(asked, make(int(size), asked)))
     return {"totals": {"hits": made.found}, "work_cpu_s": seconds}
 
 
 def shared_accesses() -> Any:
     """The block accesses of `traffic.shared` in order, for whoever else is to replay them; shape (accesses,)."""
-    return accesses(traffic.shared(), BLOCK_SIZE).blocks
+    return stream.accesses(traffic.shared(), BLOCK_SIZE).blocks
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:

@@ -6,12 +6,10 @@ start-up log or an out-of-memory message shows what the driver reports, that is 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import re
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from workloads.request import InputError
@@ -69,6 +67,7 @@ def find_gpu(text: str) -> Gpu:
     names = _names()
     found = names.get(_plain(text))
     if found is None:
+        import difflib
         close = difflib.get_close_matches(_plain(text), names, n=3, cutoff=0.4)
         known = ", ".join(dict.fromkeys(gpu.name for gpu in ([names[c] for c in close] or names.values())))
         raise InputError(f"unknown GPU {text!r}: closest are {known}; or a size such as 80GB or 80GiB")
@@ -103,6 +102,7 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _names() -> dict[str, Gpu]:
+    from importlib import resources
     text = resources.files("sim.sizing").joinpath("data/gpus.json").read_text("utf-8")
     records: list[dict[str, Any]] = json.loads(text)["gpus"]
     names: dict[str, Gpu] = {}

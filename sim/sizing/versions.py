@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sim.models.layer_cache import RequestLimits
-from sim.models.layer_groups import Group
 from workloads.request import InputError
+
+if TYPE_CHECKING:
+    from sim.models.layer_cache import RequestLimits
+    from sim.models.layer_groups import Group
 
 LAST_PATCH = 99
 

@@ -2,47 +2,44 @@
 
 Data flows  packed (bytes) -> source (lines, limits) -> csv_table | json_lines | json_document (syntax)
             -> a format (columns) -> Rows -> Trace.
-`fast_fields`, `times` and `values` read numbers; `messages` words the complaints.
+`fast_fields`, `fast_rows`, `times` and `values` read numbers; `messages` words the complaints. A format is loaded when it is
+asked for, all of them where a file is to tell its format.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from workloads.later import Later, LaterTable
 from workloads.messages import complaint, show, show_names, show_path
-from workloads.readers import (
-    azure,
-    benchmark_json,
-    burstgpt,
-    kv_cache_tester,
-    llmservingsim,
-    lmcache,
-    mooncake,
-    own_table,
-    qwen,
-    ragpulse,
-    servegen,
-    servegen_offline,
-    small_tables,
-    vidur,
-)
 from workloads.readers.common import LIKELY, Head, Reader, head_of
-from workloads.readers.folders import read_folder
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line, open_source
 from workloads.request import InputError, Trace
 
-READERS: dict[str, Reader] = {reader.name: reader for reader in (
-    azure.READER, azure.IMAGES, burstgpt.READER, mooncake.READER, qwen.READER, servegen.READER, servegen_offline.READER,
-    ragpulse.READER, kv_cache_tester.READER, kv_cache_tester.TABLE_READER, lmcache.READER, llmservingsim.READER,
-    small_tables.SPLITWISE_SIM, small_tables.APEX, small_tables.APEX_LINES, small_tables.VTC, vidur.READER,
-    benchmark_json.VLLM_RESULT, benchmark_json.SHAREGPT, benchmark_json.JSON_LENGTHS, own_table.READER)}
+if TYPE_CHECKING:
+    from workloads.readers import folders
+else:
+    folders = Later("workloads.readers.folders")
+
+OWN = "csv"
+READERS: LaterTable[Reader] = LaterTable({name: f"workloads.readers.{place}" for name, place in {
+    "azure": "azure:READER", "azure-images": "azure:IMAGES", "burstgpt": "burstgpt:READER", "mooncake": "mooncake:READER",
+    "qwen": "qwen:READER", "servegen": "servegen:READER", "servegen-offline": "servegen_offline:READER",
+    "ragpulse": "ragpulse:READER", "kv-cache-tester": "kv_cache_tester:READER",
+    "kv-cache-tester-table": "kv_cache_tester:TABLE_READER", "lmcache-agent": "lmcache:READER",
+    "llmservingsim": "llmservingsim:READER", "splitwise-sim": "small_tables:SPLITWISE_SIM", "apex": "small_tables:APEX",
+    "apex-lines": "small_tables:APEX_LINES", "vtc-arena": "small_tables:VTC", "vidur": "vidur:READER",
+    "vllm-bench": "benchmark_json:VLLM_RESULT", "sharegpt": "benchmark_json:SHAREGPT",
+    "json-lengths": "benchmark_json:JSON_LENGTHS", "csv": "own_table:READER"}.items()})
+"""Name -> reader, loaded when it is asked for: a format that is named needs no other."""
 
 WITH_SPANS = ("mooncake", "qwen", "servegen-offline", "lmcache-agent", "llmservingsim")
 """Formats that do not say how many tokens an id stands for, or whether turns are increments."""
-ALIASES = {"lengths": own_table.READER.name}
+ALIASES = {"lengths": OWN}
 
 __all__ = ["ALIASES", "READERS", "ReadOptions", "Reader", "Rows", "read_rows", "read_trace"]
 
@@ -86,14 +83,14 @@ def read_rows(path: str | os.PathLike[str], format: str | None = None, options: 
     format = ALIASES.get(format or "", format)
     if format is not None and format not in READERS:
         raise InputError(f"unknown trace format {show(format)}; the formats are {', '.join(READERS)}")
-    if options.columns is not None and format not in (None, own_table.READER.name):
+    if options.columns is not None and format not in (None, OWN):
         raise InputError(f"--columns is for a table of one's own (--format csv), not for --format {format}")
     if os.path.isdir(path):
-        rows = read_folder(os.fspath(path), options, format)
+        rows = folders.read_folder(os.fspath(path), options, format)
         _refuse_unused(rows, options)
         return rows
     source = open_source(os.fspath(path), options)
-    name = format or (own_table.READER.name if options.columns is not None else _sniff(source))
+    name = format or (OWN if options.columns is not None else _sniff(source))
     rows = replace(READERS[name].read(source), format=name)
     _refuse_unused(rows, options)
     return rows
@@ -102,7 +99,7 @@ def read_rows(path: str | os.PathLike[str], format: str | None = None, options: 
 def _refuse_unused(rows: Rows, options: ReadOptions) -> None:
     """What was said about reading and has no meaning for the format is an error, not ignored."""
     name = rows.format or ""
-    unused = {"--window": options.window_s is not None and name != servegen.READER.name,
+    unused = {"--window": options.window_s is not None and name != "servegen",
               "--session-rate": options.session_rate_per_s is not None and rows.clocks is None,
               "--hash-block-size": options.span_tokens is not None and (name not in WITH_SPANS or rows.content is None),
               "--incremental-turns": options.incremental and name not in WITH_SPANS}

@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.later import Later
 from workloads.messages import Place
-from workloads.readers.csv_table import header_names
 from workloads.readers.json_lines import parse_object
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source, first_line
 from workloads.request import InputError, IntArray
+
+if TYPE_CHECKING:
+    from workloads.readers import csv_table
+else:
+    csv_table = Later("workloads.readers.csv_table")
 
 CERTAIN = 100  # a score from here on: the file has every column the format needs
 LIKELY = 50  # from here on: so near that its complaint about a missing column helps
@@ -70,7 +75,7 @@ def head_of(source: Source) -> Head:
     """
     line, text, _ = first_line(source)
     if not text.lstrip().startswith(("{", "[")):
-        return Head(header_names(source))
+        return Head(csv_table.header_names(source))
     beginning = source.first.data[:LOOKED_AT].decode("utf-8", "replace")
     keys = frozenset(_KEY.findall(beginning))
     try:

@@ -6,16 +6,12 @@ is (a decompression bomb) is refused before it takes any.
 
 from __future__ import annotations
 
-import gzip
 import os
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import BufferedReader, RawIOBase
 from typing import Any, Protocol, cast
-
-import zstandard
 
 PIECE_BYTES = 1 << 20
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -95,18 +91,22 @@ def _guarded(unpacked: Iterator[bytes], counted: _Counted, name: str) -> Iterato
             yield piece
     except EOFError:
         raise Damaged(f"the {name} data is cut short here") from None
-    except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError):
-        raise Damaged(f"the {name} data is damaged here") from None
 
 
 def _gunzip(counted: _Reads) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=counted) as stream:     # type: ignore[call-overload]
-        while piece := stream.read1(PIECE_BYTES):
-            yield piece
+    import gzip  # here, and not at the head: most traces are not packed
+    import zlib
+    try:
+        with gzip.GzipFile(fileobj=counted) as stream:  # type: ignore[call-overload]
+            while piece := stream.read1(PIECE_BYTES):
+                yield piece
+    except (gzip.BadGzipFile, zlib.error):
+        raise Damaged("the gzip data is damaged here") from None
 
 
 def _unzstd(counted: _Reads) -> Iterator[bytes]:
     """Frame after frame, in small bites: the object that unpacks a bite cannot be told to stop in the middle."""
+    import zstandard
     frame: Any = None
     data = b""
     while True:
@@ -117,7 +117,10 @@ def _unzstd(counted: _Reads) -> Iterator[bytes]:
             return
         if frame is None:
             frame = zstandard.ZstdDecompressor().decompressobj()
-        piece = frame.decompress(data)
+        try:
+            piece = frame.decompress(data)
+        except zstandard.ZstdError:
+            raise Damaged("the zstd data is damaged here") from None
         data = b""
         if frame.eof:
             frame, data = None, frame.unused_data

@@ -15,6 +15,7 @@ import numpy as np
 from workloads.messages import Place
 from workloads.readers.common import Reader
 from workloads.readers.json_format import SECONDS, JsonFile, JsonRoles, json_reader
+from workloads.readers.json_lines import Objects
 from workloads.readers.rows import Rows
 from workloads.readers.source import Source
 from workloads.readers.values import name_of
@@ -34,8 +35,18 @@ class _Turns(JsonFile):
 
     def _row(self, place: Place, row: Mapping[str, Any], strict: int) -> None:
         super()._row(place, row, strict)
+        self._turn(place, row)
+
+    def _turn(self, place: Place, row: Mapping[str, Any]) -> None:
         self.names[name_of(row, "chat_id", place)] = len(self.names)
         self.parents.append(None if row.get("parent_chat_id", -1) == -1 else name_of(row, "parent_chat_id", place))
+
+    def _many(self, objects: Objects, strict: int) -> bool:
+        if not super()._many(objects, strict):
+            return False
+        for place, row in objects.placed():
+            self._turn(place, row)
+        return True
 
     def sessions(self) -> IntArray:
         """For each request the row at the root of its conversation."""

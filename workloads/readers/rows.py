@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from workloads.later import Later
 from workloads.messages import show_path
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.times import join_stamps, since_first_us
 from workloads.request import ContentIds, InputError, IntArray, Trace, first_of_sessions
-from workloads.synthetic import poisson_arrivals_us
+
+if TYPE_CHECKING:
+    from workloads import synthetic
+else:
+    synthetic = Later("workloads.synthetic")
 
 EVERY_ROW = slice(None)
 NO_OUTPUT = "no output lengths: every request generates 1 token; use --synth-output"
@@ -126,7 +131,7 @@ class Rows:
         if self.clocks is not None and options.session_rate_per_s is not None:
             numbers, place = np.unique(self.clocks[rows], return_inverse=True)
             rng = np.random.default_rng(options.seed)
-            arrival_us = arrival_us + poisson_arrivals_us(len(numbers), options.session_rate_per_s, rng)[place]
+            arrival_us = arrival_us + synthetic.poisson_arrivals_us(len(numbers), options.session_rate_per_s, rng)[place]
         return arrival_us
 
     def _cannot_show(self) -> list[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -36,7 +38,7 @@ class Spans:
     """
 
     def __init__(self, likely: tuple[int, ...], chained: bool = True) -> None:
-        self.likely, self._chained = likely, chained
+        self.likely, self.chained = likely, chained
         self._flat, self._starts, self._lines = array("q"), array("q", [0]), array("q")
         self._column = ""
 
@@ -48,11 +50,19 @@ class Spans:
         InputError
             If an id of whole prefixes stands there twice.
         """
-        if self._chained:
+        if self.chained:
             refuse_twice(place, column, ids)
         self._flat.extend(ids)
         self._starts.append(len(self._flat))
         self._lines.append(place.line)
+        self._column = column
+
+    def extend(self, lines: Sequence[int], column: str, flat: array[int], counts: list[int]) -> None:
+        """Several requests, the ids of all one behind the other; none stands twice in one of whole prefixes."""
+        before = self._starts[-1]
+        self._flat.extend(flat)
+        self._starts.extend(before + end for end in accumulate(counts))
+        self._lines.extend(lines)
         self._column = column
 
     def content(self, path: str, prompt_tokens: IntArray, span_tokens: int | None = None) -> ContentIds:
