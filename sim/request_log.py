@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim.entries import entries
 from workloads.request import IntArray
 
 NEVER = -1
@@ -40,6 +41,8 @@ class RequestLog:
         self.hit_tokens, self.preemptions, self.residence_us = (np.zeros(n, np.int64) for _ in range(3))
         self.token_us = [0] * n
         self.starts_us = 0
+        self._admitted, self._first_token, self._finished, self._hit, self._preempted, self._residence = (
+            entries(getattr(self, name)) for name in (*TIMES, *COUNTS))
         self._since: dict[int, tuple[int, int]] = {}
 
     def step_started(self, now: int) -> None:
@@ -48,9 +51,9 @@ class RequestLog:
 
     def admit(self, request: int, now: int, hit: int, new: int) -> None:
         """Called before `step_started` of the step that admits."""
-        if self.admitted_us[request] == NEVER:
-            self.admitted_us[request] = now
-            self.hit_tokens[request] = hit
+        if self._admitted[request] == NEVER:
+            self._admitted[request] = now
+            self._hit[request] = hit
         self._since[request] = (now, self.starts_us + now - (hit + new) * now)
 
     def uneven(self, request: int, now: int, new: int) -> None:
@@ -60,16 +63,16 @@ class RequestLog:
 
     def sampled(self, request: int, now: int) -> None:
         """A token was sampled at the end of a prefill or recompute."""
-        if self.first_token_us[request] == NEVER:
-            self.first_token_us[request] = now
+        if self._first_token[request] == NEVER:
+            self._first_token[request] = now
 
     def preempt(self, request: int, now: int, computed: int) -> None:
-        self.preemptions[request] += 1
+        self._preempted[request] += 1
         self._leave(request, now, computed)
 
     def finish(self, request: int, now: int, computed: int) -> bool:
         """Returns whether it was running; not so where it was preempted with its last token on the way (rule 37)."""
-        self.finished_us[request] = now
+        self._finished[request] = now
         ran = request in self._since
         if ran:
             self._leave(request, now, computed)
@@ -77,7 +80,7 @@ class RequestLog:
 
     def _leave(self, request: int, now: int, computed: int) -> None:
         since, base = self._since.pop(request)
-        self.residence_us[request] += now - since
+        self._residence[request] += now - since
         self.token_us[request] += computed * now - (self.starts_us - base)
 
     def close(self, now: int, running: list[tuple[int, int]]) -> None:

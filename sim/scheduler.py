@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.demand import Demand
+from sim.entries import entries
 from sim.flight import Flight
 from sim.memory.allocator import Allocator, Ask, Refusal, Taken
 from sim.running import EVERYBODY, UNLIMITED, RunningSequences
@@ -57,6 +58,7 @@ class Scheduler(RunningSequences):
         super().__init__(demand, allocator, config, block_size)
         self.refused: Refusal | None = None
         self._arrived = 0
+        self._urgency1, self._priority1 = entries(self.urgency), entries(demand.priority)
         self._seqs = config.max_num_seqs or UNLIMITED
         self._may_find_generated = demand.content is not None and demand.content.cover_output
         self.watermark_blocks = int(config.watermark * num_blocks)
@@ -64,7 +66,7 @@ class Scheduler(RunningSequences):
     def add(self, request: int, place: int | None = None) -> None:
         """A request arrives; ``place`` among all arrivals, below their number, where several are to be equally urgent."""
         place = self._arrived if place is None else place
-        self.urgency[request] = self.demand.priority[request] * len(self.demand) + place
+        self._urgency1[request] = self._priority1[request] * len(self._priority1) + place
         self._arrived += 1
         self.waiting.add(request)
 

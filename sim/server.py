@@ -102,7 +102,7 @@ class Server:
         self.ends_us = None
         finished = self.scheduler.update()
         if finished:
-            ends = [int(self.facts.demand.end[request]) for request in finished]
+            ends: list[int] = self.facts.demand.end[finished].tolist()
             held = [end for request, end in zip(finished, ends, strict=True) if self._log.finish(request, now, end)]
             at_limit = held.count(self._config.max_model_len - 1)
             self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)

@@ -64,6 +64,7 @@ class BlockTables:
         self._left = LeftBlocks(self.pool)
         self._plain = demand.sequences is None and (demand.content is None or not demand.content.cover_output)
         """Whether what a sequence generates is found by nobody else, and by itself after a preemption."""
+        self._shared1 = entries(self.hashes.shared if self.hashes else np.zeros(len(demand), np.int64))
         self._private1 = entries(self.hashes.private if self.hashes else np.zeros(len(demand), np.int64))
         self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
         self.capacity = (num_blocks - 1) * block_size
@@ -109,7 +110,7 @@ class BlockTables:
     # ------------------------------------------------------------------ rows
     def table(self, handle: int) -> IntArray:
         """The block table of a sequence: logical block -> block id (a view)."""
-        row: IntArray = self._table[handle, : int(self.held[handle]) // self.block_size]
+        row: IntArray = self._table[handle, : self._held1[handle] // self.block_size]
         return row
 
     def _new_row(self, request: int, blocks: IntArray, filled: int) -> int:
@@ -136,7 +137,7 @@ class BlockTables:
         self._free_handles.append(handle)
 
     def _check(self, handle: int) -> None:
-        if not self.held[handle]:
+        if not self._held1[handle]:
             raise ValueError(f"handle {handle} holds nothing")
 
     def _give(self, rows: IntArray, places: IntArray, total: int) -> None:

@@ -11,7 +11,7 @@ generate is their own and never findable.
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class PagedAllocator(BlockTables):
     def _lookup(self, request: int, full: int) -> BlockIds:
         """The leading ones of the first ``full`` blocks that are cached: those that others may find, then its own."""
         assert self.hashes is not None
-        shared, returned = int(self.hashes.shared[request]), request in self._left
+        shared, returned = self._shared1[request], request in self._left
         found: BlockIds = NO_PREFIX.blocks
         if shared and full:
             found = self.pool.lookup(self.hashes.span(request, 0, min(shared, full)))
@@ -82,7 +82,7 @@ class PagedAllocator(BlockTables):
     def _found_writers(self, request: int, found: BlockIds) -> IntArray:
         """Who filled the blocks found for a request: those behind its shared ones it filled itself."""
         assert self.hashes is not None and self.stats is not None
-        shared = int(self.hashes.shared[request])
+        shared = self._shared1[request]
         writers = self.stats.writers(found)
         if len(found) > shared:
             writers[shared:] = request
@@ -112,14 +112,14 @@ class PagedAllocator(BlockTables):
     def _note_filled(self, request: int, blocks: BlockIds, first: int) -> None:
         """A request is about to fill these blocks, from place ``first`` on."""
         assert self.hashes is not None and self.stats is not None
-        shared = int(self.hashes.shared[request])
+        shared = self._shared1[request]
         if first < shared:
             self.stats.wrote(blocks[: shared - first], request)
 
     def _cache_run(self, request: int, blocks: BlockIds, first: int, full: int) -> None:
         """Of these blocks from place ``first`` on those before ``full`` become findable: by everybody, or by the request alone."""
         assert self.hashes is not None
-        hashes, shared = self.hashes, int(self.hashes.shared[request])
+        hashes, shared = self.hashes, self._shared1[request]
         stop = min(shared, full)
         if first < stop:
             self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop))
@@ -204,9 +204,10 @@ class PagedAllocator(BlockTables):
             fits = new + int(self._copy(handles, computed, one).sum()) <= self.pool.free
             return fits and self.extend(handles, computed, one) == len(handles)
         due = self._due(handles, computed, 1)
-        if sum(1 for after, *_ in due if not after) > self.pool.free:
+        total = bisect_left(due, (1,))
+        if total > self.pool.free:
             return False
-        self._grow(due, 1)
+        self._grow(due, total)
         if self.private_after is not None:
             self._filled[handles] = computed + 1
         return True
@@ -254,7 +255,11 @@ class PagedAllocator(BlockTables):
             raise ValueError("no decode steps at once while a partly filled block is shared")
         if self.private_after is not None:
             self._filled[handles] = computed + steps
-        return self._grow(self._due(handles, computed, steps), steps)
+        due = self._due(handles, computed, steps)
+        total = bisect_left(due, (steps,))             # a block that the last step fills has none behind it yet
+        evicted = self.pool.evicted_of_next(total)
+        fillable = self._grow(due, total)
+        return Taken([after for after, _, _ in due[:total]], evicted, fillable) if total else None
 
     def _due(self, handles: IntArray, computed: IntArray, steps: int) -> list[Due]:
         """Each time that a last block is full within ``steps`` decode steps: after how many of them, then in running order."""
@@ -267,49 +272,43 @@ class PagedAllocator(BlockTables):
                    if after + turn <= steps]
         return due
 
-    def _grow(self, due: list[Due], steps: int) -> Taken | None:
-        """Blocks for those that go on behind a full one, and the full ones become findable.
+    def _grow(self, due: list[Due], total: int) -> list[int]:
+        """A block for each of the first ``total``, and all the full ones become findable; slots of each that will fill.
 
-        One block at a time: about one sequence in sixteen needs one in a step. Array operations take twice as long for ten blocks.
+        One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for fifteen blocks,
+        and twice as long for seven.
         """
-        size, table, width, held, end = self.block_size, self._table1, self._width, self._held1, self._end1
-        total = len(due)
-        while total and due[total - 1][0] == steps:    # a block that the last step fills has none behind it yet
-            total -= 1
-        evicted = self.pool.evicted_of_next(total)
+        size, table, width, held, end, own = self.block_size, self._table1, self._width, self._held1, self._end1, self._own1
+        fillable, full, places = [size] * total, [], []
         blocks = self.pool.take(total).tolist() if total else []
-        fillable, full, given = [], [], []
-        for (after, _, row), block in zip_longest(due, blocks, fillvalue=0):
+        for i, (after, _, row) in enumerate(due):
             have = held[row]
             place = row * width + have // size
             if after:                                  # else it was full before these steps
-                full.append((row, place - 1))
-            if block:
-                table[place] = block
+                full.append((table[place - 1], own[row] + place - 1))
+            if i < total:
+                table[place] = blocks[i]
                 held[row] = have + size
-                left = end[row] - have
-                fillable.append(size if left > size else left)
-                given.append((row, place))
+                if end[row] - have < size:
+                    fillable[i] = end[row] - have
+            places.append(place)
         self.slots += total * size
         self.fillable += sum(fillable)
         if self.hashes is not None:
-            self._cache_grown(given, full)
-        return Taken([after for after, _, _ in due[:total]], evicted, fillable) if total else None
+            if self._plain:
+                self.pool.mark_each(full)
+            else:
+                self._cache_grown(due, np.array(places, np.int64), total)
+        return fillable
 
-    def _cache_grown(self, given: list[tuple[int, int]], full: list[tuple[int, int]]) -> None:
-        """New blocks are at ``given``, and those at ``full`` have no room any more: rows, and places in all tables together."""
-        assert self.hashes is not None
-        if self._plain:
-            table, own = self._table1, self._own1
-            self.pool.mark_each([(table[place], own[row] + place) for row, place in full])
-            return
-        if given:
-            rows, places = np.array(given).T
-            places -= rows * self._width
-            self._note_writers(self._table[rows, places], rows, places)
-        if full:
-            rows, places = np.array(full).T
-            self._cache_full(rows, places - rows * self._width)
+    def _cache_grown(self, due: list[Due], places: IntArray, total: int) -> None:
+        """What `_grow` did where others may find generated blocks, or nobody may; ``places`` count all tables together."""
+        after, rows = np.array([(after, row) for after, _, row in due], np.int64).reshape(-1, 2).T
+        places = places - rows * self._width
+        taking = slice(total)
+        self._note_writers(self._table[rows[taking], places[taking]], rows[taking], places[taking])
+        full = after > 0
+        self._cache_full(rows[full], places[full] - 1)
 
     def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
@@ -326,7 +325,7 @@ class PagedAllocator(BlockTables):
         assert self.hashes is not None
         request = self._request1[handle]
         if returns:
-            shared = int(self.hashes.shared[request])
+            shared = self._shared1[request]
             self._left.note(request, table[shared:], max(self._kept1[handle] - shared, 0))
         elif request in self._left:
             self._left.forget(request)
