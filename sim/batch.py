@@ -101,10 +101,14 @@ class Batch:
     def remove(self, places: IntArray) -> None:
         """Take out the sequences at ``places``; the others keep their order."""
         # Those between two that go move up: for one of 40 sequences 1 us, a mask over the matrix takes 15.
-        live, to = self._matrix, int(places.min())
-        for gone, following in pairwise((*sorted(places.tolist()), self.n)):
-            if stay := following - gone - 1:
-                live[:, to:to + stay] = live[:, gone + 1:following]
+        gone: list[int] = places.tolist()
+        if len(gone) > 1:
+            gone.sort()
+        live, to = self._matrix, gone[0]
+        gone.append(self.n)
+        for place, following in pairwise(gone):
+            if stay := following - place - 1:
+                live[:, to:to + stay] = live[:, place + 1:following]
                 to += stay
         self.n = to
         self._view()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.demand import Demand
+from sim.entries import entries
 from workloads.request import ContentIds, IntArray
 
 
@@ -86,6 +87,7 @@ class BlockHashes:
             self._chain = self._span_of = np.zeros(0, np.int64)
             self._per_span = 1
             self.shared_count = 0
+            self._even = False
         else:
             tokens = demand.end + 1 if content.cover_output else demand.prompt
             self._chain, chains = chain_ids(content)
@@ -100,23 +102,33 @@ class BlockHashes:
             self._within = block - self._span_of * content.span_tokens // block_size
             self._per_span = -(-content.span_tokens // block_size)
             self.shared_count = int(np.count_nonzero(several)) * self._per_span
+            self._even = content.span_tokens % block_size == 0
         own = np.maximum(full - self.shared, 0)
         self._first = self.shared_count + np.cumsum(own) - own
         self.private: IntArray = self._first - self.shared
         self.count = self.shared_count + int(own.sum())
+        self._shared1, self._private1, self._starts1 = (entries(column) for column in (self.shared, self.private, self._starts))
+        self._asked, self._hashes = -1, self._chain
 
     def span(self, request: int, start: int, stop: int) -> IntArray:
         """The hashes of blocks ``start`` to ``stop - 1`` of ``request``, shape (stop - start,)."""
-        shared = int(self.shared[request])
-        base = int(self.private[request])
+        shared = self._shared1[request]
+        base = self._private1[request]
         if start >= shared:
-            return np.arange(base + start, base + stop, dtype=np.int64)
-        known = min(stop, shared)
-        spans = self._chain[self._starts[request] + self._span_of[start:known]]
-        hashes: IntArray = spans * self._per_span + self._within[start:known]
-        if stop == known:
-            return hashes
-        return np.concatenate((hashes, np.arange(base + known, base + stop, dtype=np.int64)))
+            return np.arange(base + start, base + stop)
+        if request != self._asked:                     # whoever is looked up is asked for again when it is admitted
+            self._asked, self._hashes = request, self._shared_hashes(request, shared)
+        if stop <= shared:
+            return self._hashes[start:stop]
+        return np.concatenate((self._hashes[start:], np.arange(base + shared, base + stop)))
+
+    def _shared_hashes(self, request: int, shared: int) -> IntArray:
+        first = self._starts1[request]
+        if self._even:                                 # no look-up for each block: a third of the time
+            spans = self._chain[first:first - (-shared // self._per_span)] * self._per_span
+            return (spans[:, None] + self._within[: self._per_span]).reshape(-1)[:shared]
+        spans = self._chain[first + self._span_of[:shared]]
+        return spans * self._per_span + self._within[:shared]
 
     def runs(self, counts: IntArray) -> tuple[IntArray, IntArray]:
         """The hashes of every request's first blocks as runs of consecutive numbers: one a span, and one of all private ones.

@@ -164,7 +164,7 @@ class BlockPool:
         if last.tobytes().count(1) == n:
             self.ref[walk] = 0
         else:
-            if held.min() < 1:
+            if (held == ZERO).tobytes().find(1) >= 0:
                 raise ValueError(f"double free of block {int(walk[held.argmin()])}")
             self.ref[walk] = held - 1
             walk = walk[last]
@@ -275,6 +275,7 @@ class BlockPool:
         self._log = np.zeros(size, np.int64)
         self._at = np.arange(size, dtype=np.int32)
         self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
+        self._log1, self._place1 = entries(self._log), entries(self._place)
         self._head: int = (size - len(queue)) // 2
         self._tail: int = self._head + len(queue)
         self._log[self._head:self._tail] = queue
@@ -295,6 +296,11 @@ class BlockPool:
         return blocks[places], self._head + int(places[-1]) + 1 if n else self._head
 
     def _push_front(self, blocks: BlockIds) -> None:
+        if len(blocks) == 1 and self._head:            # the partly filled end of a table
+            self._head -= 1
+            block = self._log1[self._head] = int(blocks[0])
+            self._place1[block] = self._head
+            return
         if len(blocks) > self._head:
             self._start_log(self.free_queue())
         self._head -= len(blocks)

@@ -79,23 +79,25 @@ class BlockTables:
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
         self._free_handles: list[int] = []
         self._end_of = entries(demand.end)
-        self.held, self._request, self._end, self._filled, self._kept, self._own = (np.zeros(0, np.int64) for _ in range(6))
+        self.held, self._next, self._request, self._end, self._filled, self._kept, self._own = (np.zeros(0, np.int64) for _ in range(7))
         self._table: IntArray = np.zeros((0, self._width), np.int64)
         self._more_rows(64)
 
     def _more_rows(self, n: int) -> None:
         """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences.
 
-        ``_own`` is the private hash of a block in a row less its place in all tables together.
+        ``_places`` is all tables one behind the other: there ``_next`` is where a row goes on, and ``_own`` the private hash of a
+        block of the row less its place.
         """
         before = len(self.held)
         more = np.zeros(n, np.int64)
-        self.held, self._request, self._end, self._filled, self._kept, self._own = (
-            np.concatenate((a, more)) for a in (self.held, self._request, self._end, self._filled, self._kept, self._own))
+        self.held, self._next, self._request, self._end, self._filled, self._kept, self._own = (np.concatenate((a, more)) for a in (
+            self.held, self._next, self._request, self._end, self._filled, self._kept, self._own))
         self._table = np.concatenate((self._table, np.zeros((n, self._width), np.int64)))
         self._free_handles = list(range(before + n - 1, before - 1, -1))
-        self._held1, self._request1, self._end1, self._filled1, self._kept1, self._own1, self._table1 = (
-            entries(a) for a in (self.held, self._request, self._end, self._filled, self._kept, self._own, self._table))
+        self._places: IntArray = self._table.reshape(-1)       # the same memory
+        self._places1, self._held1, self._next1, self._request1, self._end1, self._filled1, self._kept1, self._own1 = (
+            entries(a) for a in (self._places, self.held, self._next, self._request, self._end, self._filled, self._kept, self._own))
 
     def _longest(self, demand: Demand) -> IntArray:
         """Tokens that the table of each request may come to have room for."""
@@ -121,6 +123,7 @@ class BlockTables:
         held = n * self.block_size
         self._table[handle, :n] = blocks
         self._held1[handle] = held
+        self._next1[handle] = handle * self._width + n
         self._request1[handle] = request
         self._end1[handle] = end
         self._filled1[handle] = filled
@@ -148,6 +151,11 @@ class BlockTables:
         self._note_writers(blocks, rows, places)
         self.slots += total * size
         self.fillable += int(np.add.reduce(np.minimum(self._end[rows] - places * size, size)))
+
+    def _lengthen(self, rows: IntArray, blocks: IntArray) -> None:
+        """These block tables have so many blocks now."""
+        self.held[rows] = blocks * self.block_size
+        self._next[rows] = rows * self._width + blocks
 
     def _note_writers(self, blocks: BlockIds, rows: IntArray, places: IntArray) -> None:
         """Note who fills blocks that others may find."""

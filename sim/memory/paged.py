@@ -12,6 +12,7 @@ generate is their own and never findable.
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,11 @@ from sim.memory.block_tables import ALL, BlockTables, runs
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
 
-Due = tuple[int, int, int]                             # after how many steps, place among the running, row
+class Due(NamedTuple):
+    """Last blocks that get full: after how many steps, never decreasing, and in which rows."""
+
+    after: list[int]
+    rows: IntArray
 
 
 class PagedAllocator(BlockTables):
@@ -82,6 +87,8 @@ class PagedAllocator(BlockTables):
     def _found_writers(self, request: int, found: BlockIds) -> IntArray:
         """Who filled the blocks found for a request: those behind its shared ones it filled itself."""
         assert self.hashes is not None and self.stats is not None
+        if not len(found):
+            return found
         shared = self._shared1[request]
         writers = self.stats.writers(found)
         if len(found) > shared:
@@ -161,7 +168,7 @@ class PagedAllocator(BlockTables):
             if first is not have:
                 self._leave_shared(handles[first < have], computed[first < have])
             self._give(*runs(handles, first, more), total)
-            self.held[handles] = (first + more) * size
+            self._lengthen(handles, first + more)
         if self.private_after is not None:
             self._filled[handles] = computed + new
         if self.hashes is not None and len(handles):
@@ -185,6 +192,7 @@ class PagedAllocator(BlockTables):
         if more:
             blocks = self._table[row, have:have + more] = self.pool.take(more)
             self._held1[row] = (have + more) * size
+            self._next1[row] = row * self._width + have + more
             self.slots += more * size
             self.fillable += min((have + more) * size, end) - min(have * size, end)
             if self.hashes is not None:
@@ -204,10 +212,9 @@ class PagedAllocator(BlockTables):
             fits = new + int(self._copy(handles, computed, one).sum()) <= self.pool.free
             return fits and self.extend(handles, computed, one) == len(handles)
         due = self._due(handles, computed, 1)
-        total = bisect_left(due, (1,))
-        if total > self.pool.free:
+        if due.after.count(0) > self.pool.free:
             return False
-        self._grow(due, total)
+        self._grow(due, 1)
         if self.private_after is not None:
             self._filled[handles] = computed + 1
         return True
@@ -255,60 +262,57 @@ class PagedAllocator(BlockTables):
             raise ValueError("no decode steps at once while a partly filled block is shared")
         if self.private_after is not None:
             self._filled[handles] = computed + steps
-        due = self._due(handles, computed, steps)
-        total = bisect_left(due, (steps,))             # a block that the last step fills has none behind it yet
-        evicted = self.pool.evicted_of_next(total)
-        fillable = self._grow(due, total)
-        return Taken([after for after, _, _ in due[:total]], evicted, fillable) if total else None
+        return self._grow(self._due(handles, computed, steps), steps)
 
-    def _due(self, handles: IntArray, computed: IntArray, steps: int) -> list[Due]:
-        """Each time that a last block is full within ``steps`` decode steps: after how many of them, then in running order."""
-        size = self.block_size
+    def _due(self, handles: IntArray, computed: IntArray, steps: int) -> Due:
+        """The sequences whose last block gets full within ``steps`` decode steps: the first first, then in running order."""
         until = self.held[handles] - computed
         near = (until <= steps).nonzero()[0]
-        due = sorted(zip(until[near].tolist(), near.tolist(), handles[near].tolist(), strict=True))
-        if steps >= size:                              # the same sequences in the same order every `size` steps
-            due = [(after + turn, place, row) for turn in range(0, steps + 1, size) for after, place, row in due
-                   if after + turn <= steps]
-        return due
+        if len(near) > 1:
+            near = near[until[near].argsort(kind="stable")]
+        return Due(until[near].tolist(), handles[near])
 
-    def _grow(self, due: list[Due], total: int) -> list[int]:
-        """A block for each of the first ``total``, and all the full ones become findable; slots of each that will fill.
+    def _grow(self, due: Due, steps: int) -> Taken | None:
+        """``steps`` decode steps: blocks for those that go on behind a full one, and the full ones become findable.
 
-        One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for fifteen blocks,
-        and twice as long for seven.
+        One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for twenty blocks, and
+        two or three times as long for the handful that a usual step needs: a whole replay of `dynamo` took 3.2 s with them, not 2.8.
         """
-        size, table, width, held, end, own = self.block_size, self._table1, self._width, self._held1, self._end1, self._own1
-        fillable, full, places = [size] * total, [], []
-        blocks = self.pool.take(total).tolist() if total else []
-        for i, (after, _, row) in enumerate(due):
-            have = held[row]
-            place = row * width + have // size
-            if after:                                  # else it was full before these steps
-                full.append((table[place - 1], own[row] + place - 1))
-            if i < total:
-                table[place] = blocks[i]
-                held[row] = have + size
-                if end[row] - have < size:
-                    fillable[i] = end[row] - have
+        size, table, next_place, held, end = self.block_size, self._places1, self._next1, self._held1, self._end1
+        after, rows = due.after, due.rows.tolist()
+        if steps >= size:                              # the same sequences in the same order, full again every `size` steps
+            both = [(n + turn, row) for turn in range(0, steps + 1, size) for n, row in zip(after, rows, strict=True)
+                    if n + turn <= steps]
+            after, rows = [n for n, _ in both], [row for _, row in both]
+        total = bisect_left(after, steps)              # a block that the last step fills has none behind it yet
+        taken = Taken(after[:total], self.pool.evicted_of_next(total), [size] * total)
+        places = []
+        for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=False):
+            place, have = next_place[row], held[row]
+            table[place] = block
+            next_place[row] = place + 1
+            held[row] = have + size
+            if end[row] - have < size:
+                taken.fillable[len(places)] = end[row] - have
             places.append(place)
         self.slots += total * size
-        self.fillable += sum(fillable)
+        self.fillable += sum(taken.fillable)
         if self.hashes is not None:
-            if self._plain:
-                self.pool.mark_each(full)
-            else:
-                self._cache_grown(due, np.array(places, np.int64), total)
-        return fillable
+            places += [next_place[row] for row in rows[total:]]
+            self._cache_grown(rows, places, total, bisect_left(after, 1))
+        return taken if total else None
 
-    def _cache_grown(self, due: list[Due], places: IntArray, total: int) -> None:
-        """What `_grow` did where others may find generated blocks, or nobody may; ``places`` count all tables together."""
-        after, rows = np.array([(after, row) for after, _, row in due], np.int64).reshape(-1, 2).T
-        places = places - rows * self._width
-        taking = slice(total)
-        self._note_writers(self._table[rows[taking], places[taking]], rows[taking], places[taking])
-        full = after > 0
-        self._cache_full(rows[full], places[full] - 1)
+    def _cache_grown(self, rows: list[int], places: list[int], total: int, before: int) -> None:
+        """New blocks are at the first ``total`` places; those in front of the places behind ``before`` got full in these steps."""
+        if self._plain:
+            table, own = self._places1, self._own1
+            full = zip(rows[before:], places[before:], strict=True)
+            self.pool.mark_each([(table[place - 1], own[row] + place - 1) for row, place in full])
+            return
+        where, row = np.array(places, np.int64), np.array(rows, np.int64)
+        place = where - row * self._width
+        self._note_writers(self._places[where[:total]], row[:total], place[:total])
+        self._cache_full(row[before:], place[before:] - 1)
 
     def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
