@@ -33,6 +33,7 @@ from sim.timeline import Timeline
 from sim.warm import demand_behind, serve_ahead
 from workloads.request import IntArray, Trace
 
+FOREVER = 1 << 62
 Process = Generator[simpy.Event, Any, None]
 Observers = Sequence[Observer] | Callable[[int], Sequence[Observer]]
 
@@ -152,8 +153,10 @@ class Engine:
             arrivals.ended(server.end(now), now)
         for request in arrivals.due(now):
             server.add(request, now)
-        server.begin(now, arrivals.next_us)
-        return arrivals.next_us if server.ends_us is None else server.ends_us
+        following = arrivals.next_us
+        # Under saturation the server is looked at in every step (`_mark`), and everybody is there from the start.
+        server.begin(now, None if self.config.saturate else FOREVER if following is None else following)
+        return following if server.ends_us is None else server.ends_us
 
     def _mark(self, now: int) -> None:
         """Under saturation the window opens at the first refusal and closes when all queues are empty."""

@@ -100,6 +100,10 @@ class Scheduler(RunningSequences):
         self._prefilling = int(np.count_nonzero(self.running.computed < self.running.target))
         return finished
 
+    def somebody_may_leave(self) -> bool:
+        """Whether update() may have anything to do now; false where that is known without looking."""
+        return self.flight is not None or self.groups is not None or self.running.may_have_ended()
+
     def _leave(self) -> list[int]:
         batch = self.running
         if not batch.may_have_ended():

@@ -1,6 +1,7 @@
 """One server: it makes one engine step after the other, jumps over those that are alike, and books every slot.
 
-It has no clock: whoever does (`sim.engine`) says what time it is, and comes back when the step or the jump under way ends.
+It has no clock: whoever does (`sim.engine`) says what time it is and when somebody arrives, and comes back when what is under way
+ends.
 
     add       --- r0 --------- r1 r2 --------------- r3 ---       r3 cuts the jump short: it ends with the step under way
     server        [ step ][ step   ][ 37 decode steps ][ step ]
@@ -78,22 +79,28 @@ class Server:
     def begin(self, now: int, next_us: int | None = None) -> None:
         """Unless something is under way or there is nothing to do: the next step, or many alike.
 
-        ``next_us`` is when somebody else arrives, where that is known: a jump in which he could join ends with the step under way
-        then.
+        ``next_us`` is when somebody else arrives, None where it may be at any time: a jump in which he could join ends with the step
+        under way then. While nobody arrives and nobody leaves, one step follows the other without a look at the clock.
         """
         scheduler = self.scheduler
         if self.ends_us is not None or not (len(scheduler.waiting) or len(scheduler.running)):
             return
         self._book_idle(now)
-        run = scheduler.decode_run(self._config.longest_jump) if self._config.longest_jump > 1 else NO_RUN
-        if run.steps > 1:
-            self._plan(now, run, next_us)
-            return
-        duration = self._step(now)
-        while self._early:                             # asynchronous: a second step before the first output
+        while True:
+            run = scheduler.decode_run(self._config.longest_jump) if self._config.longest_jump > 1 else NO_RUN
+            if run.steps > 1:
+                self._plan(now, run, next_us)
+                return
             duration = self._step(now)
-        if duration is not None:
-            self.ends_us = now + duration
+            while self._early:                         # asynchronous: a second step before the first output
+                duration = self._step(now)
+            if duration is None:
+                return
+            now = self.ends_us = now + duration
+            if next_us is None or next_us <= now or scheduler.somebody_may_leave():
+                return
+            for observer in self._observers:
+                observer.updated(now, [])
 
     def end(self, now: int) -> list[int]:
         """The step or jump under way ends; returns who has the last token now."""
