@@ -138,7 +138,8 @@ class Engine:
                 servers[number].add(request, now)
             for server in servers:
                 server.begin(now)
-            following = min((us for us in (arrivals.next_us, *(server.ends_us for server in servers)) if us is not None), default=None)
+            instants = (arrivals.next_us, *(server.ends_us for server in servers))
+            following = min((us for us in instants if us is not None), default=None)
         if self.config.saturate:
             self._mark(now)
         return None if servers[0].facts.stuck else following

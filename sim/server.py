@@ -79,8 +79,8 @@ class Server:
     def begin(self, now: int, next_us: int | None = None) -> None:
         """Unless something is under way or there is nothing to do: the next step, or many alike.
 
-        ``next_us`` is when somebody else arrives, None where it may be at any time: a jump in which he could join ends with the step
-        under way then. While nobody arrives and nobody leaves, one step follows the other without a look at the clock.
+        ``next_us`` is when somebody else arrives, None where it may be at any time: a jump in which he could join ends with the
+        step under way then. While nobody arrives and nobody leaves, one step follows the other without a look at the clock.
         """
         scheduler = self.scheduler
         if self.ends_us is not None or not (len(scheduler.waiting) or len(scheduler.running)):

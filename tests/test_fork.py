@@ -293,7 +293,7 @@ def test_contiguous_sequences_are_copied_whole():
 
 
 def test_the_block_that_was_findable_first_is_found_by_whoever_comes_back():
-    """Nobody else begins like request 0, so no index knows its blocks. It fills block 1, is swapped out, and fills block 2 anew."""
+    """Nobody else begins like request 0: no index knows its blocks. It fills block 1, is swapped out, and fills block 2 anew."""
     allocator = PagedAllocator(demand_of((4, 2, 2)), 6, 4, True)
     for block in (1, 2):
         alone = allocator.restore(0, 4)
@@ -315,7 +315,7 @@ def test_the_block_that_was_findable_first_is_found_by_whoever_comes_back():
 def test_a_block_filled_anew_is_not_as_old_as_what_it_held_before():
     """Block 1 holds the first block of request 0, then something else, then the same again: block 2 was there before."""
     allocator = PagedAllocator(demand_of((4, 2, 1), (16, 1, 1)), 5, 4, True)
-    for block in (1, 2):
+    for _ in range(2):
         alone = allocator.restore(0, 4)
         allocator.release(alone, returns=True)
     hashes = allocator.pool.hash_of

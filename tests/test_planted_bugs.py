@@ -14,16 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "data" / "golden"
 BUGS = {
-    "rule 5: front and end swapped": ("sim/memory/block_pool.py", "self._append(cached if self.split_freed else unheld)",
-                                      "self._push_front(cached if self.split_freed else unheld)"),
+    "rule 5: front and end swapped": ("sim/memory/block_pool.py", "queue.append(walk[n - count:])",
+                                      "queue.push_front(walk[n - count:])"),
     "rule 5: the walk is not reversed": ("sim/memory/block_pool.py", "walk = table[::-1]", "walk = table.copy()"),
-    "rule 6: the newest copy, not the first": ("sim/memory/block_pool.py", "new = self._index[hashes] == NO_HASH",
-                                               "new = self._index[hashes] != blocks"),
+    "rule 6: the newest copy, not the first": ("sim/memory/block_pool.py", "new = self.hash_of[there] != hashes",
+                                               "new = there != blocks"),
     "rule 11: without the last token": ("sim/memory/paged.py", "self._findable(request, tokens - 1)",
                                         "self._findable(request, tokens)"),
     "rule 17: hits that lie free are not counted": ("sim/memory/paged.py", "+ lying_free <= self.pool.free", "<= self.pool.free"),
-    "rule 18: cached a step late": ("sim/memory/paged.py", "full = self._findable(request, tokens)",
-                                    "full = self._findable(request, tokens - self.block_size)"),
+    "rule 18: cached a step late": ("sim/memory/paged.py", "known, self._findable(request, tokens))",
+                                    "known, self._findable(request, tokens - self.block_size))"),
     "rule 20: freed in order of arrival": ("sim/scheduler.py", "for handle in batch.handle[done].tolist():",
                                            "for handle in batch.handle[done[np.argsort(batch.request[done])]].tolist():"),
     "rule 23: the first, not the last running": ("sim/running.py", "return len(self.running) - 1", "return 0"),

@@ -109,7 +109,7 @@ NOTHING = ToCome(0, 0, 0)
 
 
 class Taken(NamedTuple):
-    """The blocks that several decode steps took, in order: after how many steps, whether each was evicted, slots that will fill."""
+    """The blocks that several decode steps took, in order: after how many steps, whether it was evicted, slots that will fill."""
 
     after: list[int]
     evicted: list[bool]

@@ -9,8 +9,9 @@ Here a hash is a dense integer, so that the prefix index of the pool is an array
                   the trace's  |  found only by itself after a preemption
                   content ids  |
 
-A content id that no other request of the trace begins with is private too: nobody else can ask for it. Content ids may stand for spans longer or shorter than a block (512-token ids, 16-token blocks): block ``k`` is known
-when all its tokens are covered, and its hash is (chain of the id its last token lies in, place inside that span).
+A content id that no other request of the trace begins with is private too: nobody else can ask for it. Content ids may stand
+for spans longer or shorter than a block (512-token ids, 16-token blocks): block ``k`` is known when all its tokens are covered,
+and its hash is (chain of the id its last token lies in, place inside that span).
 """
 
 from __future__ import annotations

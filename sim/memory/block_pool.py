@@ -6,8 +6,8 @@ The pool owns three facts and nothing else changes them:
 * the **free queue** - blocks with ref count 0 in the order they will be handed out;
 * the **prefix index** - which block holds the content with a given block hash.
 
-The free queue is vLLM's (rules 2-5 of docs/rules.md). ``take`` pops at the front; a freed block without a hash goes to the
-front, one with a hash to the end, so it is evicted as late as possible:
+The free queue is vLLM's (rules 2-5 of docs/rules.md; `free_queue` keeps it). ``take`` pops at the front; a freed block without a
+hash goes to the front, one with a hash to the end, so it is evicted as late as possible:
 
     front                                                   end
     [ partly filled, freed last ... | never used ... | cached, freed first ... cached, freed last ]
@@ -15,11 +15,10 @@ front, one with a hash to the end, so it is evicted as late as possible:
 
 Older versions of vLLM put every freed block at the end, hashed or not (``split_freed=False``).
 
-Array tricks make this fast. A block that is hit while it waits in the middle of the queue is not unlinked: its place in the log
-goes stale (``_place[block]`` no longer points there) and is skipped when it reaches the front. Block hashes are dense integers
-(see `block_hash`), so the prefix index is an array and the longest cached prefix is one gather and one argmax. An evicted hash is
-not taken out of the index: an entry counts only while the block it names still has the hash. Block ids are 64-bit where they
-index arrays: numpy converts all others first, which for some ten blocks takes five times as long as the look-up itself.
+Array tricks make this fast. Block hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest
+cached prefix is one gather and one search. An evicted hash is not taken out of the index: an entry counts only while the block it
+names still has the hash. Block ids are 64-bit where they index arrays: numpy converts all others first, which for some ten blocks
+takes five times as long as the look-up itself.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from sim.entries import entries
+from sim.memory.free_queue import FreeQueue
 from workloads.request import IntArray
 
 BlockIds = IntArray
 
 NO_HASH = -1
-NOT_FREE = -1
 # An array is compared with another array in half the time that a Python number takes (0.5 and 1.0 us for 75 blocks), and the
 # ones of its bytes are counted in a quarter of count_nonzero's (0.15 and 0.6 us).
 ZERO, ONE, NONE = np.array(0, np.int32), np.array(1, np.int32), np.array(NO_HASH)
@@ -54,6 +53,16 @@ class BlockPool:
         Whether blocks may have hashes at all; by default if any can be found.
     split_freed : bool
         Freed blocks without a hash go to the front of the free queue; if false (vLLM up to 0.23) all go to its end.
+
+    Attributes
+    ----------
+    ref : int32, shape (num_blocks,)
+    hash_of : int64, shape (num_blocks,)
+        -1 where a block has no hash.
+    cached_free : int
+        Blocks in the free queue that have a hash.
+    evicted, taken, touched : int
+        Counters.
 
     Raises
     ------
@@ -81,18 +90,26 @@ class BlockPool:
         self.ref = np.zeros(num_blocks, np.int32)
         self.hash_of: IntArray = np.full(num_blocks, NO_HASH, np.int64)
         self._hash_of1 = entries(self.hash_of)
-        self.free = num_blocks - 1
         self.cached_free = 0
         self.start_counting()
         self._index: IntArray = np.zeros(num_hashes, np.int64)         # 0 is the null block, which never has a hash
         self._copies: dict[int, list[int]] = {}
         self._has_copies = np.zeros(num_blocks, bool)
         self._watchers: list[Callable[[BlockIds], None]] = []
-        self._start_log(np.arange(1, num_blocks))
+        self._queue = FreeQueue(num_blocks)
 
     def start_counting(self) -> None:
         """Counters of evicted, taken and touched blocks begin at 0 now."""
         self.evicted = self.taken = self.touched = 0
+
+    @property
+    def free(self) -> int:
+        """Blocks in the free queue."""
+        return self._queue.free
+
+    def free_queue(self) -> BlockIds:
+        """They in the order they will be handed out (a copy, for tests and reports)."""
+        return self._queue.order()
 
     # ------------------------------------------------------------------ the operations on blocks
     def take(self, n: int) -> BlockIds:
@@ -103,17 +120,12 @@ class BlockPool:
         ValueError
             If fewer than ``n`` blocks are free: the caller asks `free` first.
         """
-        if n > self.free:
-            raise ValueError(f"asked for {n} blocks with {self.free} free")
-        head = self._head
-        if self._tail - head == self.free:             # no place in the log is stale
-            self._head = head + n
-            blocks = self._log[head:head + n].copy()
-        else:
-            blocks, self._head = self._front(n)
+        free = self._queue.free
+        if n > free:
+            raise ValueError(f"asked for {n} blocks with {free} free")
+        blocks = self._queue.pop(n)
         self.ref[blocks] = 1
-        unhashed = self.free - self.cached_free
-        self.free -= n
+        unhashed = free - self.cached_free
         self.taken += n
         if not self.split_freed:
             self._evict(blocks[self.hash_of[blocks] != NO_HASH])
@@ -126,7 +138,7 @@ class BlockPool:
         if self.split_freed:
             unhashed = min(n, self.free - self.cached_free)
             return [False] * unhashed + [True] * (n - unhashed)
-        flags: list[bool] = (self.hash_of[self._front(n)[0]] != NO_HASH).tolist()
+        flags: list[bool] = (self.hash_of[self._queue.first(n)] != NO_HASH).tolist()
         return flags
 
     def lying_free(self, blocks: BlockIds) -> int:
@@ -137,8 +149,7 @@ class BlockPool:
         """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
         held = self.ref[blocks]
         lying_free = blocks[held == ZERO]
-        self._place[lying_free] = NOT_FREE
-        self.free -= len(lying_free)
+        self._queue.unlink(lying_free)
         self.cached_free -= len(lying_free)
         self.touched += len(blocks)
         self.ref[blocks] = held + 1
@@ -169,22 +180,22 @@ class BlockPool:
             self.ref[walk] = held - 1
             walk = walk[last]
             n = len(walk)
-        self.free += n
+        queue = self._queue
         if not self.caching:
-            (self._push_front if self.split_freed else self._append)(walk)
+            (queue.push_front if self.split_freed else queue.append)(walk)
             return
         hashed = self.hash_of[walk] != NONE
         flags = hashed.tobytes()
         count = flags.count(1)
         self.cached_free += count
         if count == n or not self.split_freed:
-            self._append(walk)
+            queue.append(walk)
         elif flags.find(1) in (n - count, -1):         # those without a hash come first: the usual table
-            self._append(walk[n - count:])
-            self._push_front(walk[: n - count])
+            queue.append(walk[n - count:])
+            queue.push_front(walk[: n - count])
         else:
-            self._append(walk[hashed])
-            self._push_front(walk[~hashed])
+            queue.append(walk[hashed])
+            queue.push_front(walk[~hashed])
 
     # ------------------------------------------------------------------ the prefix index
     def find(self, hashes: IntArray) -> BlockIds:
@@ -261,58 +272,3 @@ class BlockPool:
                 others.remove(block)
             if not others:
                 del self._copies[content]
-
-    # ------------------------------------------------------------------ the free queue as a log with stale places
-    def free_queue(self) -> BlockIds:
-        """The free blocks in the order they will be handed out (a copy, for tests and reports)."""
-        log = self._log[self._head:self._tail]
-        queue: BlockIds = log[self._place[log] == self._at[self._head:self._tail]]
-        return queue
-
-    def _start_log(self, queue: BlockIds) -> None:
-        """Lay the queue out in the middle of a fresh log: half of the room for either end."""
-        size = 4 * self.num_blocks + 64
-        self._log = np.zeros(size, np.int64)
-        self._at = np.arange(size, dtype=np.int32)
-        self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
-        self._log1, self._place1 = entries(self._log), entries(self._place)
-        self._head: int = (size - len(queue)) // 2
-        self._tail: int = self._head + len(queue)
-        self._log[self._head:self._tail] = queue
-        self._place[queue] = self._at[self._head:self._tail]
-
-    def _front(self, n: int) -> tuple[BlockIds, int]:
-        """The first ``n`` valid places of the log and where the log goes on behind them."""
-        stop = self._head + n
-        blocks = self._log[self._head:stop]
-        valid = self._place[blocks] == self._at[self._head:stop]
-        if valid.tobytes().count(1) == n:
-            return blocks.copy(), stop
-        while np.count_nonzero(valid) < n:          # stale places among them: look twice as far
-            stop = min(self._tail, stop + (stop - self._head))
-            blocks = self._log[self._head:stop]
-            valid = self._place[blocks] == self._at[self._head:stop]
-        places = np.flatnonzero(valid)[:n]
-        return blocks[places], self._head + int(places[-1]) + 1 if n else self._head
-
-    def _push_front(self, blocks: BlockIds) -> None:
-        if len(blocks) == 1 and self._head:            # the partly filled end of a table
-            self._head -= 1
-            block = self._log1[self._head] = int(blocks[0])
-            self._place1[block] = self._head
-            return
-        if len(blocks) > self._head:
-            self._start_log(self.free_queue())
-        self._head -= len(blocks)
-        self._write(blocks, self._head)
-
-    def _append(self, blocks: BlockIds) -> None:
-        if self._tail + len(blocks) > len(self._log):
-            self._start_log(self.free_queue())
-        self._write(blocks, self._tail)
-        self._tail += len(blocks)
-
-    def _write(self, blocks: BlockIds, start: int) -> None:
-        stop = start + len(blocks)
-        self._log[start:stop] = blocks
-        self._place[blocks] = self._at[start:stop]

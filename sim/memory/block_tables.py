@@ -24,6 +24,7 @@ from sim.memory.sharing import SharedEnds
 from workloads.request import IntArray
 
 ALL = np.iinfo(np.int64).max
+COLUMNS = ("held", "_next", "_request", "_end", "_filled", "_kept", "_own")
 
 
 class BlockTables:
@@ -54,6 +55,14 @@ class BlockTables:
         Blocks of a request from this place on are never findable; None where every request is one sequence.
     """
 
+    held: IntArray
+    _next: IntArray
+    _request: IntArray
+    _end: IntArray
+    _filled: IntArray
+    _kept: IntArray
+    _own: IntArray
+
     def __init__(self, demand: Demand, num_blocks: int, block_size: int, caching: bool, split_freed: bool = True) -> None:
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
@@ -79,7 +88,8 @@ class BlockTables:
         self._width = min(-(-int(served.max(initial=1)) // block_size), num_blocks - 1)
         self._free_handles: list[int] = []
         self._end_of = entries(demand.end)
-        self.held, self._next, self._request, self._end, self._filled, self._kept, self._own = (np.zeros(0, np.int64) for _ in range(7))
+        for name in COLUMNS:
+            setattr(self, name, np.zeros(0, np.int64))
         self._table: IntArray = np.zeros((0, self._width), np.int64)
         self._more_rows(64)
 
@@ -87,17 +97,17 @@ class BlockTables:
         """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences.
 
         ``_places`` is all tables one behind the other: there ``_next`` is where a row goes on, and ``_own`` the private hash of a
-        block of the row less its place.
+        block of the row less its place. ``_kept`` of the first blocks were found cached.
         """
         before = len(self.held)
         more = np.zeros(n, np.int64)
-        self.held, self._next, self._request, self._end, self._filled, self._kept, self._own = (np.concatenate((a, more)) for a in (
-            self.held, self._next, self._request, self._end, self._filled, self._kept, self._own))
+        for name in COLUMNS:
+            setattr(self, name, np.concatenate((getattr(self, name), more)))
         self._table = np.concatenate((self._table, np.zeros((n, self._width), np.int64)))
         self._free_handles = list(range(before + n - 1, before - 1, -1))
         self._places: IntArray = self._table.reshape(-1)       # the same memory
         self._places1, self._held1, self._next1, self._request1, self._end1, self._filled1, self._kept1, self._own1 = (
-            entries(a) for a in (self._places, self.held, self._next, self._request, self._end, self._filled, self._kept, self._own))
+            entries(column) for column in (self._places, *(getattr(self, name) for name in COLUMNS)))
 
     def _longest(self, demand: Demand) -> IntArray:
         """Tokens that the table of each request may come to have room for."""

@@ -11,27 +11,18 @@ generate is their own and never findable.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.memory.allocator import NO_PREFIX, Ask, Lag, Prefix, Taken
+from sim.memory.allocator import NO_PREFIX, Ask, Prefix
 from sim.memory.block_pool import BlockIds
-from sim.memory.block_tables import ALL, BlockTables, runs
-from sim.memory.sharing import writers_that_copy
+from sim.memory.block_tables import ALL
+from sim.memory.growth import GrowingTables
 from workloads.request import IntArray
 
-class Due(NamedTuple):
-    """Last blocks that get full: after how many steps, never decreasing, and in which rows."""
 
-    after: list[int]
-    rows: IntArray
-
-
-class PagedAllocator(BlockTables):
-    """Block tables that are found, admitted, grown, forked and given back; made like `BlockTables`."""
+class PagedAllocator(GrowingTables):
+    """Block tables that are found, admitted, forked and given back; how they grow is `growth`'s. Made like `BlockTables`."""
 
     reserves_ahead = False
 
@@ -60,11 +51,6 @@ class PagedAllocator(BlockTables):
             own = self._left.lookup(request, self.hashes.span(request, shared, full))
             found = np.concatenate((found, own)) if shared else own
         return found
-
-    def _findable(self, request: int, tokens: int) -> int:
-        """How many of the full blocks of the first ``tokens`` tokens may be findable."""
-        full = tokens // self.block_size
-        return full if self.private_after is None else min(full, int(self.private_after[request]))
 
     def need(self, ask: Ask) -> int:
         tokens = min(ask.known, self.demand.max_model_len) if ask.whole else ask.tokens
@@ -116,24 +102,6 @@ class PagedAllocator(BlockTables):
             self._kept1[handle] = known
         return handle
 
-    def _note_filled(self, request: int, blocks: BlockIds, first: int) -> None:
-        """A request is about to fill these blocks, from place ``first`` on."""
-        assert self.hashes is not None and self.stats is not None
-        shared = self._shared1[request]
-        if first < shared:
-            self.stats.wrote(blocks[: shared - first], request)
-
-    def _cache_run(self, request: int, blocks: BlockIds, first: int, full: int) -> None:
-        """Of these blocks from place ``first`` on those before ``full`` become findable: by everybody, or by the request alone."""
-        assert self.hashes is not None
-        hashes, shared = self.hashes, self._shared1[request]
-        stop = min(shared, full)
-        if first < stop:
-            self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop))
-            blocks, first = blocks[stop - first:], stop
-        if first < full:
-            self.pool.mark(blocks[: full - first], hashes.span(request, first, full))
-
     def fork(self, handle: int) -> int | None:
         """See `Allocator.fork`; it always fits. ValueError if the request is one sequence: its blocks would be findable."""
         self._check(handle)
@@ -148,172 +116,7 @@ class PagedAllocator(BlockTables):
             self._ends.join(self._filled[[child]], self._end[[child]])
         return child
 
-    # ------------------------------------------------------------------ growth
-    def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
-        size = self.block_size
-        if len(handles) == 1 and lag is None and not self._ends.extra:
-            return int(self._extend_run(int(handles[0]), int(computed[0]), int(new[0])))
-        have = self.held[handles] // size
-        first, more = have, np.maximum(-(-(computed + new) // size) - have, 0)
-        if self._ends.extra:                           # a copy takes the place of the last block
-            copied = self._copy(handles, computed, new)
-            first, more = have - copied, more + copied
-        needed = more.cumsum()
-        total = int(needed[-1])
-        if total > self.pool.free:                     # only the first few, in running order
-            fit = int(np.searchsorted(needed, self.pool.free, side="right"))
-            handles, computed, new, have, first, more = (a[:fit] for a in (handles, computed, new, have, first, more))
-            total = int(needed[fit - 1]) if fit else 0
-        if total:
-            if first is not have:
-                self._leave_shared(handles[first < have], computed[first < have])
-            self._give(*runs(handles, first, more), total)
-            self._lengthen(handles, first + more)
-        if self.private_after is not None:
-            self._filled[handles] = computed + new
-        if self.hashes is not None and len(handles):
-            if lag is None:
-                self.settle(handles, computed, computed + new)
-            else:
-                start = lag.cache_from[: len(handles)]
-                self.settle(handles, start, np.where(new > 0, lag.cache_to[: len(handles)], start))
-        return len(handles)
-
-    def _extend_run(self, row: int, computed: int, new: int) -> bool:
-        """`extend` of one sequence that shares no partly filled block, such as the next chunk of a prompt.
-
-        In slices; array operations for several sequences take five times as long.
-        """
-        size, have = self.block_size, self._held1[row] // self.block_size
-        more = max(-(-(computed + new) // size) - have, 0)
-        if more > self.pool.free:
-            return False
-        request, end = self._request1[row], self._end1[row]
-        if more:
-            blocks = self._table[row, have:have + more] = self.pool.take(more)
-            self._held1[row] = (have + more) * size
-            self._next1[row] = row * self._width + have + more
-            self.slots += more * size
-            self.fillable += min((have + more) * size, end) - min(have * size, end)
-            if self.hashes is not None:
-                self._note_filled(request, blocks, have)
-        if self.private_after is not None:
-            self._filled1[row] = computed + new
-        if self.hashes is not None:
-            first, full = computed // size, self._findable(request, computed + new)
-            if first < full:
-                self._cache_run(request, self._table[row, first:full], first, full)
-        return True
-
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
-        if self._ends.extra:
-            one = np.ones_like(computed)
-            new = int(np.count_nonzero(self.held[handles] == computed))
-            fits = new + int(self._copy(handles, computed, one).sum()) <= self.pool.free
-            return fits and self.extend(handles, computed, one) == len(handles)
-        due = self._due(handles, computed, 1)
-        if due.after.count(0) > self.pool.free:
-            return False
-        self._grow(due, 1)
-        if self.private_after is not None:
-            self._filled[handles] = computed + 1
-        return True
-
-    def _copy(self, handles: IntArray, computed: IntArray, new: IntArray) -> IntArray:
-        """1 for each sequence that will write into a partly filled block others hold, 0 for the rest; nothing changes."""
-        copies = np.zeros(len(handles), np.int64)
-        writing = ((new > 0) & (computed % self.block_size > 0)).nonzero()[0]
-        blocks = self._table[handles[writing], computed[writing] // self.block_size]
-        copies[writing] = writers_that_copy(blocks, self.pool.ref)
-        return copies
-
-    def _cache_full(self, rows: IntArray, places: IntArray) -> None:
-        assert self.hashes is not None
-        if self.private_after is not None:
-            public = places < self.private_after[self._request[rows]]
-            rows, places = rows[public], places[public]
-        if len(rows):
-            requests = self._request[rows]
-            blocks, hashes = self._table[rows, places], self.hashes.at(requests, places)
-            shared = places < self.hashes.shared[requests]
-            several = int(np.count_nonzero(shared))
-            if several:
-                self.pool.cache(*(blocks, hashes) if several == len(rows) else (blocks[shared], hashes[shared]))
-            if several < len(rows):
-                self.pool.mark(*(blocks[~shared], hashes[~shared]) if several else (blocks, hashes))
-
-    def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
-        if self.hashes is not None:
-            start = first // self.block_size
-            self._cache_full(*runs(handles, start, np.maximum(stop // self.block_size - start, 0)))
-
-    # ------------------------------------------------------------------ many decode steps at once
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
-        if self._ends.extra:
-            return min(most, 1)
-        periods, rest = divmod(self.pool.free, len(handles))
-        if periods * self.block_size >= most:
-            return most
-        until_new_block = np.sort(self.held[handles] - computed)
-        return min(most, periods * self.block_size + int(until_new_block[rest]))
-
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
-        if self._ends.extra:
-            raise ValueError("no decode steps at once while a partly filled block is shared")
-        if self.private_after is not None:
-            self._filled[handles] = computed + steps
-        return self._grow(self._due(handles, computed, steps), steps)
-
-    def _due(self, handles: IntArray, computed: IntArray, steps: int) -> Due:
-        """The sequences whose last block gets full within ``steps`` decode steps: the first first, then in running order."""
-        until = self.held[handles] - computed
-        near = (until <= steps).nonzero()[0]
-        if len(near) > 1:
-            near = near[until[near].argsort(kind="stable")]
-        return Due(until[near].tolist(), handles[near])
-
-    def _grow(self, due: Due, steps: int) -> Taken | None:
-        """``steps`` decode steps: blocks for those that go on behind a full one, and the full ones become findable.
-
-        One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for twenty blocks, and
-        two or three times as long for the handful that a usual step needs: a whole replay of `dynamo` took 3.2 s with them, not 2.8.
-        """
-        size, table, next_place, held, end = self.block_size, self._places1, self._next1, self._held1, self._end1
-        after, rows = due.after, due.rows.tolist()
-        if steps >= size:                              # the same sequences in the same order, full again every `size` steps
-            both = [(n + turn, row) for turn in range(0, steps + 1, size) for n, row in zip(after, rows, strict=True)
-                    if n + turn <= steps]
-            after, rows = [n for n, _ in both], [row for _, row in both]
-        total = bisect_left(after, steps)              # a block that the last step fills has none behind it yet
-        taken = Taken(after[:total], self.pool.evicted_of_next(total), [size] * total)
-        places = []
-        for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=False):
-            place, have = next_place[row], held[row]
-            table[place] = block
-            next_place[row] = place + 1
-            held[row] = have + size
-            if end[row] - have < size:
-                taken.fillable[len(places)] = end[row] - have
-            places.append(place)
-        self.slots += total * size
-        self.fillable += sum(taken.fillable)
-        if self.hashes is not None:
-            places += [next_place[row] for row in rows[total:]]
-            self._cache_grown(rows, places, total, bisect_left(after, 1))
-        return taken if total else None
-
-    def _cache_grown(self, rows: list[int], places: list[int], total: int, before: int) -> None:
-        """New blocks are at the first ``total`` places; those in front of the places behind ``before`` got full in these steps."""
-        if self._plain:
-            table, own = self._places1, self._own1
-            full = zip(rows[before:], places[before:], strict=True)
-            self.pool.mark_each([(table[place - 1], own[row] + place - 1) for row, place in full])
-            return
-        where, row = np.array(places, np.int64), np.array(rows, np.int64)
-        place = where - row * self._width
-        self._note_writers(self._places[where[:total]], row[:total], place[:total])
-        self._cache_full(row[before:], place[before:] - 1)
-
+    # ------------------------------------------------------------------ leaving
     def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
         table = self.table(handle)
