@@ -92,9 +92,9 @@ class Batch:
         return self._until <= 0
 
     def until_end(self) -> int:
-        """The decode steps after which the first sequence has its last token, prompts being computed."""
+        """The decode steps after which the first sequence has its last token; nobody is prefilling."""
         if not self._exact or self._until <= 0:
-            self._until = int(np.minimum.reduce(self.end - np.maximum(self.computed, self.target))) if self.n else NEVER
+            self._until = int(np.minimum.reduce(self.end - self.computed)) if self.n else NEVER
             self._exact = True
         return self._until
 

@@ -84,7 +84,7 @@ def test_peers_that_are_absent_are_rows_with_a_reason(tmp_path):
     made = [job for name in ("lognormal", "dynamo") for job in jobs.BENCHMARKS[name](name, plan(tmp_path))]
     assert [(job.system, job.skipped) for job in made] == [
         ("pagedsim", None), ("vLLM 0.33", "not installed"), ("vLLM 0.33, when recorded", None), ("pagedsim", None),
-        ("Dynamo 1.6.1, steps of 20 ms", "not installed"), ("Dynamo 1.6.1, its own step times", "not installed")]
+        ("one pass over the block ids in numpy, nothing else", None), ("Dynamo 1.6.1, steps of 20 ms", "not installed"), ("Dynamo 1.6.1, its own step times", "not installed")]
     assert all(job.count == 20_000 for job in made)
     assert len(read_trace(tmp_path / "dynamo.jsonl")) == 20_000
 
@@ -133,6 +133,13 @@ def test_a_child_says_its_totals_and_its_peak():
     said = measure(Job("requests", "pagedsim", (sys.executable, "-m", "experiments.benchmarks.child", "scale", "30", "5000")))
     assert said["totals"]["preemptions"] == 0 and said["totals"]["steps"] > 0
     assert 0 < said["work_cpu_s"] < said["cpu_s"]
+
+
+def test_one_pass_over_the_block_ids_sees_every_block(tmp_path):
+    trace = traffic.poisson(40)
+    jobs.write_mooncake(trace, str(tmp_path / "few.jsonl"))
+    blocks = sum(-(-(p + o - 1) // 16) for p, o in zip(trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), strict=True))
+    assert child.floor(str(tmp_path / "few.jsonl"))["totals"] == {"blocks": blocks}
 
 
 def test_an_interrupt_leaves_the_rows_of_what_was_run(monkeypatch):

@@ -154,8 +154,8 @@ def allocator_leaks_a_block(patch):
     """Whoever leaves takes a block along."""
     release = PagedAllocator.release
 
-    def leak(self, handle):
-        release(self, handle)
+    def leak(self, handle, returns=False):
+        release(self, handle, returns)
         if self.pool.free > 8:
             self.pool.take(1)
 
@@ -174,10 +174,10 @@ def pool_counts_a_holder_twice(patch):
             found[handle] = ask.prefix.blocks
         return handle
 
-    def generous(self, handle):
+    def generous(self, handle, returns=False):
         if handle in found:
             self.pool.release(found.pop(handle))
-        release(self, handle)
+        release(self, handle, returns)
 
     patch.setattr(PagedAllocator, "admit", greedy)
     patch.setattr(PagedAllocator, "release", generous)

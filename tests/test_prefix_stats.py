@@ -19,7 +19,7 @@ def ask(request, known, blocks, resumed=False):
 
 
 def admitted(stats, asked):
-    stats.admitted(asked, stats.writers(asked.prefix.blocks))
+    stats.admitted(asked, lambda: stats.writers(asked.prefix.blocks))
 
 
 def test_origins():

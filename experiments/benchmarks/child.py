@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from sim.caching import curve as curves
     from sim.caching import policies, stream
     from sim.caching import replay as replays
+    from workloads import readers
 else:
-    recorded, traffic, config, engine, curves, policies, replays, stream = map(Later, (
+    recorded, traffic, config, engine, curves, policies, replays, stream, readers = map(Later, (
         "experiments.benchmarks.recorded", "experiments.benchmarks.traffic", "sim.config", "sim.engine", "sim.caching.curve",
-        "sim.caching.policies", "sim.caching.replay", "sim.caching.stream"))
+        "sim.caching.policies", "sim.caching.replay", "sim.caching.stream", "workloads.readers"))
 
 BLOCK_SIZE = 16
 Said = dict[str, Any]
@@ -46,10 +47,29 @@ def run(name: str, *file: str) -> Said:
 
 def scale(requests: str, blocks: str) -> Said:
     """Many requests, or a large pool: ``paged-prefix`` under 256 sequences and 8,192 tokens a step of 20 ms."""
-    trace = traffic.poisson(int(requests), ids=False)
-    server, make = config.SimConfig(int(blocks), BLOCK_SIZE, max_model_len=8_192), engine.Engine
+    trace = traffic.azure(int(requests))
+    server, make = config.SimConfig(int(blocks), BLOCK_SIZE, max_model_len=15_872), engine.Engine
     made, seconds = _timed(lambda: make(trace, server, "paged-prefix").run())
     return {"totals": {"steps": made.steps, "preemptions": made.preemptions}, "work_cpu_s": seconds}
+
+
+def floor(path: str) -> Said:
+    """One pass over the block ids of a trace and nothing else: each request's go from a queue into its table and back again."""
+    import numpy as np
+    trace = readers.read_trace(path)
+    counts = (-(-(trace.prompt_tokens + trace.output_tokens - 1) // BLOCK_SIZE)).tolist()
+    longest = max(counts)
+    queue, table = np.arange(sum(counts) + longest), np.zeros(longest, np.int64)
+
+    def passed() -> int:
+        at = 0
+        for n in counts:
+            table[:n] = queue[at:at + n]
+            queue[at:at + n] = table[:n]
+            at += n
+        return at
+    blocks, seconds = _timed(passed)
+    return {"totals": {"blocks": blocks}, "work_cpu_s": seconds}
 
 
 def curve(size: str) -> Said:
@@ -79,7 +99,7 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.process_time() - started
 
 
-TASKS: dict[str, Callable[..., Said]] = {task.__name__: task for task in (compare, run, scale, curve, lru)}
+TASKS: dict[str, Callable[..., Said]] = {task.__name__: task for task in (compare, run, scale, floor, curve, lru)}
 
 if __name__ == "__main__":
     say(TASKS[sys.argv[1]](*sys.argv[2:]))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from workloads.profiles import profile
 from workloads.readers import read_trace
 from workloads.request import ContentIds, IntArray, Trace
 
@@ -78,7 +79,7 @@ def mooncake(path: str) -> Trace:
     return replace(trace, arrival_us=2 * np.arange(len(trace), dtype=np.int64), session=None, think_us=None)
 
 
-def poisson(requests: int = 20_000, rate: float = 10.0, ids: bool = True) -> Trace:
+def poisson(requests: int = 20_000, rate: float = 10.0) -> Trace:
     """Prompts lognormal (mean 1,000, sigma 1.0, 16 to 7,000 tokens), outputs (mean 200, sigma 0.8, 2 to 1,000), Poisson arrivals.
 
     Parameters
@@ -86,8 +87,7 @@ def poisson(requests: int = 20_000, rate: float = 10.0, ids: bool = True) -> Tra
     requests : int
     rate : float
         Requests a second; the first arrives at 0.
-    ids : bool
-        Whether each span of 512 prompt tokens gets an id of its own: nothing is shared, and formats with ids can hold it.
+        Each span of 512 prompt tokens has an id of its own: nothing is shared, and formats with ids can hold it.
 
     >>> trace = poisson(3)
     >>> trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), trace.arrival_us.tolist()
@@ -100,12 +100,25 @@ def poisson(requests: int = 20_000, rate: float = 10.0, ids: bool = True) -> Tra
         output[row] = _clipped(rng, 200, 0.8, 2, 1_000)
     gaps = np.fromiter((times.expovariate(rate) for _ in range(requests)), np.float64, requests)
     gaps[:1] = 0
-    content = None
-    if ids:
-        starts = np.concatenate(([0], np.cumsum(-(-prompt // SPAN))))
-        content = ContentIds(np.arange(starts[-1]), starts, SPAN)
+    starts = np.concatenate(([0], np.cumsum(-(-prompt // SPAN))))
+    content = ContentIds(np.arange(starts[-1]), starts, SPAN)
     return Trace(f"{requests:,} lognormal requests, Poisson {rate:g}/s", prompt, output,
                  arrival_us=np.rint(np.cumsum(gaps) * 1e6).astype(np.int64), content=content)
+
+
+def azure(requests: int = 20_000, rate: float = 10.0) -> Trace:
+    """Lengths as in Azure's conversations of 2023 (`workloads.profiles`), Poisson arrivals, nothing shared; quick for millions.
+
+    >>> trace = azure(3)
+    >>> trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), trace.arrival_us.tolist()
+    ([4080, 1026, 4093], [50, 181, 99], [0, 151789, 221437])
+    """
+    rng, lengths = np.random.default_rng(4), profile("azure-conv")
+    prompt, output = lengths.sample(requests, rng)
+    gaps = rng.exponential(1e6 / rate, requests)
+    gaps[:1] = 0
+    return Trace(f"{requests:,} requests as long as Azure's, Poisson {rate:g}/s", prompt, output,
+                 arrival_us=np.rint(np.cumsum(gaps)).astype(np.int64))
 
 
 def _clipped(rng: random.Random, mean: float, sigma: float, least: int, most: int) -> int:

@@ -107,17 +107,18 @@ class FreeQueue:
 
     def _front(self, n: int) -> tuple[IntArray, int]:
         """The first ``n`` valid places of the log and where the log goes on behind them."""
-        stop = self._head + n
-        blocks = self._log[self._head:stop]
-        valid = self._place[blocks] == self._at[self._head:stop]
-        if valid.tobytes().count(1) == n:
+        head, stop = self._head, self._head + n
+        while True:
+            blocks = self._log[head:stop]
+            valid = self._place[blocks] == self._at[head:stop]
+            found = valid.tobytes().count(1)
+            if found >= n:
+                break
+            stop = min(self._tail, stop + max(2 * (n - found), stop - head))       # stale places among them: look further
+        if found == stop - head:
             return blocks.copy(), stop
-        while np.count_nonzero(valid) < n:          # stale places among them: look twice as far
-            stop = min(self._tail, stop + (stop - self._head))
-            blocks = self._log[self._head:stop]
-            valid = self._place[blocks] == self._at[self._head:stop]
-        places = np.flatnonzero(valid)[:n]
-        return blocks[places], self._head + int(places[-1]) + 1 if n else self._head
+        places = valid.nonzero()[0][:n]
+        return blocks[places], head + int(places[-1]) + 1
 
     def _write(self, blocks: IntArray, start: int) -> None:
         stop = start + len(blocks)

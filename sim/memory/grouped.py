@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -125,7 +126,7 @@ class GroupedAllocator(GroupTables):
         found = ask.prefix.blocks.reshape(hit, width)
         if self.stats is not None:
             one = _one_each(found)
-            self.stats.admitted(ask._replace(prefix=Prefix(ask.prefix.tokens, one)), self.stats.writers(one))
+            self.stats.admitted(ask._replace(prefix=Prefix(ask.prefix.tokens, one)), partial(self.stats.writers, one))
         self.pool.touch(found[found != 0])
         new = self.pool.take((-(-ask.tokens // self.block_size) - hit) * width)
         handle = self._new_row(ask.request, int(self.demand.end[ask.request]), found, new.reshape(width, -1))

@@ -65,7 +65,7 @@ class PagedAllocator(GrowingTables):
         if not self.fits(ask):
             return None
         if self.stats is not None:
-            self.stats.admitted(ask, self._found_writers(ask.request, found))
+            self.stats.admitted(ask, lambda: self._found_writers(ask.request, found))
         if len(found):
             self.pool.touch(found)
         return self._seat(ask.request, found, ask.tokens)
@@ -73,8 +73,6 @@ class PagedAllocator(GrowingTables):
     def _found_writers(self, request: int, found: BlockIds) -> IntArray:
         """Who filled the blocks found for a request: those behind its shared ones it filled itself."""
         assert self.hashes is not None and self.stats is not None
-        if not len(found):
-            return found
         shared = self._shared1[request]
         writers = self.stats.writers(found)
         if len(found) > shared:

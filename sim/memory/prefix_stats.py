@@ -7,6 +7,8 @@ hit block is the request that wrote it: the request itself before one of the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sim.demand import Demand
@@ -46,8 +48,8 @@ class PrefixStats:
         """Who wrote the contents of ``blocks``."""
         return self._writer[blocks]
 
-    def admitted(self, ask: Ask, writer: IntArray) -> None:
-        """Count one successful admission, given who wrote each block that was found."""
+    def admitted(self, ask: Ask, writers: Callable[[], IntArray]) -> None:
+        """Count one successful admission; ``writers`` says who wrote each block that was found, if that matters."""
         hit = ask.prefix.tokens
         if ask.resumed:
             self.resumes += 1
@@ -60,7 +62,11 @@ class PrefixStats:
             self.hit_tokens += hit
             self.hit_blocks += len(ask.prefix.blocks) + ask.prefix.loads
         if hit:
-            self._by_origin(ask, writer)
+            blocks = len(ask.prefix.blocks)
+            if ask.resumed or self._session[ask.request] >= 0:
+                self._by_origin(ask, writers())
+            else:                                      # it has written nothing and is of no session
+                self.hit_tokens_by_origin["other_request"] += blocks * self._block_size
 
     def loaded(self, ask: Ask, writer: IntArray) -> None:
         """Count the hits of an admission that came from the host tier, given who wrote each block."""
