@@ -104,6 +104,39 @@ def test_a_peer_without_a_folder_or_that_cannot_be_imported(tmp_path):
     assert replace(broken, module="json").absent(str(tmp_path)) is None
 
 
+@pytest.mark.parametrize("fails_at", [None, 1, 2, 3])
+def test_a_peer_is_installed_step_by_step_until_one_fails(fails_at, tmp_path, monkeypatch):
+    ran = []
+
+    def run(command, **how):
+        ran.append([str(part) for part in command])
+        failed = len(ran) == fails_at
+        return subprocess.CompletedProcess(command, int(failed), "", "WARNING: slow\nERROR: no such version\n" if failed else "")
+    monkeypatch.setattr(peers.subprocess, "run", run)
+    python = str(tmp_path / "vllm" / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    steps = [[sys.executable, "-m", "venv", str(tmp_path / "vllm")],
+             [*pip, "torch==2.13.0"],
+             [*pip, "-r", str(ROOT / "tests" / "oracle" / "requirements.txt")]]
+    reason = None if fails_at is None else "cannot be installed: ERROR: no such version"
+    assert peers.PEERS["vllm"].install(str(tmp_path)) == reason
+    assert ran == steps[:fails_at]
+
+
+def test_what_is_absent_is_installed_only_if_that_is_wanted(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(peers.Peer, "install", lambda peer, folder: made.append(peer.name))
+    assert peers.reasons(str(tmp_path), install=False) == ABSENT and not made
+    assert peers.reasons(str(tmp_path), install=True) == ABSENT and made == ["libcachesim", "dynamo", "vllm"]
+
+
+def test_vllm_comes_in_the_version_it_was_recorded_with():
+    lines = peers.RECORDER.read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert pinned["vllm"] == "0.33.0" and peers.PEERS["vllm"].title == "vLLM 0.33"
+    assert "torch" not in pinned and len(pinned) == 64
+
+
 def test_ten_million_requests_only_on_demand(tmp_path):
     assert [job.count for job in jobs.BENCHMARKS["requests"]("requests", plan(tmp_path))] == [10_000, 30_000, 100_000]
     assert [job.count for job in jobs.BENCHMARKS["requests"]("requests", plan(tmp_path, large=True))][3:] == [

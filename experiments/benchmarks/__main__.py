@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("names", nargs="*", metavar="NAMES", type=_name, default=[], help="which benchmarks; all by default")
     made.add_argument("--repeats", type=opt.whole(1, 1000), default=3, metavar="N", help="runs of each (3); of scale one")
     made.add_argument("--peers", metavar="DIR", help="folder with a virtual environment for each peer: libcachesim, dynamo, vllm")
-    made.add_argument("--install", action="store_true", help="make those of libcachesim and dynamo there, from PyPI, if absent")
+    made.add_argument("--install", action="store_true", help="make there those that are absent, from PyPI; vllm takes 3 GB")
     made.add_argument("--mooncake", metavar="FILE", help="Mooncake's conversation_trace.jsonl, for mooncake and conversation")
     made.add_argument("--large", action="store_true", help="a million and ten million requests too (docs/speed.md)")
     made.add_argument("--from", dest="read", metavar="FILE", help="run nothing: tables and figures of a result that was written")

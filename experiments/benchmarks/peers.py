@@ -7,6 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+# PyPI's build for Linux wants gigabytes of CUDA libraries. A step of its own, so that nothing else comes from its index.
+TORCH = ("torch==2.13.0")
+RECORDER = Path(__file__).resolve().parents[2] / "tests" / "oracle" / "requirements.txt"
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -20,14 +24,14 @@ class Peer:
         Its name in the tables.
     module : str
         What its Python must be able to import.
-    requirements : tuple of str
-        Arguments of ``pip install``; empty where it is only used if somebody has installed it.
+    requirements : tuple of tuple of str
+        Arguments of each ``pip install``, one after the other.
     """
 
     name: str
     title: str
     module: str
-    requirements: tuple[str, ...] = ()
+    requirements: tuple[tuple[str, ...], ...]
 
     def python(self, folder: str) -> Path:
         """Where its Python is."""
@@ -49,11 +53,10 @@ class Peer:
         return None if tried.returncode == 0 else f"cannot be imported: {last_line(tried.stderr)}"
 
     def install(self, folder: str) -> str | None:
-        """Make its environment from PyPI; why that failed, or None."""
-        if not self.requirements:
-            return "is not installed by this command"
-        pip = [str(self.python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements]
-        for command in ([sys.executable, "-m", "venv", str(Path(folder) / self.name)], pip):
+        """Make its environment; why that failed, or None."""
+        pip = [str(self.python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        venv = [sys.executable, "-m", "venv", str(Path(folder) / self.name)]
+        for command in (venv, *([*pip, *arguments] for arguments in self.requirements)):
             tried = subprocess.run(command, capture_output=True, text=True, check=False)
             if tried.returncode != 0:
                 return f"cannot be installed: {last_line(tried.stderr)}"
@@ -61,17 +64,17 @@ class Peer:
 
 
 PEERS = {peer.name: peer for peer in (
-    Peer("libcachesim", "libCacheSim 0.3.5", "libcachesim", ("libcachesim==0.3.5",)),
+    Peer("libcachesim", "libCacheSim 0.3.5", "libcachesim", (("libcachesim==0.3.5",),)),
     Peer("dynamo", "Dynamo 1.6.1", "dynamo.replay.api",
-         ("--no-deps", "ai-dynamo-runtime==1.6.1", "ai-dynamo==1.6.1", "typing_extensions")),
-    Peer("vllm", "vLLM 0.33", "vllm"))}
+         (("--no-deps", "ai-dynamo-runtime==1.6.1", "ai-dynamo==1.6.1", "typing_extensions"),)),
+    Peer("vllm", "vLLM 0.33", "vllm", (("--no-deps", *TORCH), ("--no-deps", "-r", str(RECORDER)))))}
 
 
 def reasons(folder: str | None, install: bool) -> dict[str, str | None]:
     """For every peer why it is left out, or None; those that are absent are installed first if that is wanted."""
     found = {name: peer.absent(folder) for name, peer in PEERS.items()}
     for name, peer in PEERS.items():
-        if found[name] is not None and peer.requirements and install and folder is not None:
+        if found[name] is not None and install and folder is not None:
             found[name] = peer.install(folder) or peer.absent(folder)
     return found
 
