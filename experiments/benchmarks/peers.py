@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# PyPI's build for Linux wants gigabytes of CUDA libraries. A step of its own, so that nothing else comes from its index.
-TORCH = ("torch==2.13.0")
+# A step of its own: where pip is told of PyTorch's builds for CPUs (PIP_EXTRA_INDEX_URL), it takes one of those.
+TORCH = ("torch==2.13.0",)
 RECORDER = Path(__file__).resolve().parents[2] / "tests" / "oracle" / "requirements.txt"
 
 
