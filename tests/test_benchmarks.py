@@ -84,7 +84,8 @@ def test_peers_that_are_absent_are_rows_with_a_reason(tmp_path):
     made = [job for name in ("lognormal", "dynamo") for job in jobs.BENCHMARKS[name](name, plan(tmp_path))]
     assert [(job.system, job.skipped) for job in made] == [
         ("pagedsim", None), ("vLLM 0.33", "not installed"), ("vLLM 0.33, when recorded", None), ("pagedsim", None),
-        ("one pass over the block ids in numpy, nothing else", None), ("Dynamo 1.6.1, steps of 20 ms", "not installed"), ("Dynamo 1.6.1, its own step times", "not installed")]
+        ("one pass over the block ids in numpy, nothing else", None),
+        ("Dynamo 1.6.1, steps of 20 ms", "not installed"), ("Dynamo 1.6.1, its own step times", "not installed")]
     assert all(job.count == 20_000 for job in made)
     assert len(read_trace(tmp_path / "dynamo.jsonl")) == 20_000
 

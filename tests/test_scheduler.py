@@ -65,8 +65,8 @@ def test_load_of_a_step():
 
 
 def test_load_of_a_step_with_a_chunk():
-    # Request 0 decodes, request 1 computes 10 tokens in chunks of 7 and 3 beside it. Step 1: token 4 of request 0 attends to 4; tokens
-    # 1 to 7 to 1 + ... + 7 = 28. Step 2: 5, and 8 + 9 + 10 = 27.
+    # Request 0 decodes, request 1 computes 10 tokens in chunks of 7 and 3 beside it. Step 1: token 4 of request 0 attends to 4;
+    # tokens 1 to 7 to 1 + ... + 7 = 28. Step 2: 5, and 8 + 9 + 10 = 27.
     config = config_of(10, 4, 20, max_num_seqs=8, max_num_batched_tokens=8, longest_jump=1)
     steps = steps_of(trace_of([(3, 4), (10, 2, 1)]), config)
     assert [tuple(step.load) for step in steps[:3]] == [(3, 1, 3, 6), (8, 2, 11, 32), (4, 2, 15, 32)]

@@ -78,7 +78,8 @@ def recorded_jobs(name: str, plan: Plan) -> list[Job]:
         command = plan.peer("vllm", str(ROOT / "tests" / "oracle" / "record.py"), "-o", str(plan.folder / "recorded"), str(path))
     known = {"wall_s": expected.vllm_s, "peak_mib": float(expected.vllm_peak_mib), "totals": expected.totals}
     vllm = PEERS["vllm"].title
-    return [ours, Job(name, vllm, command, absent, count, once=True), Job(name, f"{vllm}, when recorded", count=count, known=known)]
+    return [ours, Job(name, vllm, command, absent, count, once=True),
+            Job(name, f"{vllm}, when recorded", count=count, known=known)]
 
 
 # ---------------------------------------------------------------------- the same file for Dynamo and us
