@@ -14,12 +14,12 @@ from experiments.benchmarks import child, traffic
 from experiments.benchmarks.peers import PEERS
 from experiments.benchmarks.processes import ROOT, Job
 from experiments.benchmarks.recorded import RECORDED, WORKLOADS
+from experiments.benchmarks.tables import FLOOR
 from workloads.readers import read_trace
 from workloads.request import Trace
 from workloads.writers import write_trace
 
 OURS = "pagedsim"
-FLOOR = "one pass over the block ids in numpy, nothing else"
 LRU_BLOCKS = 100_000
 POOLS = {"dynamo": 4_096, "conversation": 65_536}
 REQUESTS, MANY_REQUESTS = (10_000, 30_000, 100_000), (1_000_000, 10_000_000)

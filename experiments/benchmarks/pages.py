@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.figures import draw_scale
-from experiments.benchmarks.tables import markdown, number
+from experiments.benchmarks.tables import FLOOR, markdown, number
 from experiments.output import write_json, write_text
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -55,7 +55,7 @@ def between(page: str, text: str) -> str:
 
 def summary(document: dict[str, Any]) -> str:
     """The README's lines: ours, and each other system of the same benchmark, in CPU seconds."""
-    rows = [row for row in document["rows"] if row["skipped"] is None]
+    rows = [row for row in document["rows"] if row["skipped"] is None and row["system"] != FLOOR]
     lines = []
     for name in ("lognormal", "dynamo", "conversation"):
         own = [row for row in rows if row["benchmark"] == name]

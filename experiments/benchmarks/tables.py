@@ -9,6 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 HEAD = ("benchmark", "system", "runs", "CPU s", "least to most", "wall s", "CPU, ours = 1", "CPU µs each", "peak MiB", "totals")
 SCALE_HEAD = ("requests", "blocks", "steps", "replay, CPU s", "CPU µs a request", "CPU µs a step", "peak MiB")
+FLOOR = "one pass over the block ids in numpy, nothing else"
 CURVES = {"requests": "count", "blocks": "num_blocks"}
 MIB = 1 << 20
 
