@@ -132,6 +132,7 @@ class PagedAllocator(GrowingTables):
         if returns:
             shared = self._shared1[request]
             own = table[shared:self._findable(request, len(table) * self.block_size)]
-            self._left.note(request, own, max(self._kept1[handle] - shared, 0), self.hashes.span(request, shared, shared + len(own)))
+            hashes = self.hashes.span(request, shared, shared + len(own))
+            self._left.note(request, own, max(self._kept1[handle] - shared, 0), hashes)
         elif request in self._left:
             self._left.forget(request)
