@@ -14,7 +14,7 @@ from experiments.benchmarks import child, jobs, pages, peers, processes, profili
 from experiments.benchmarks.figures import draw_scale
 from experiments.benchmarks.processes import ROOT, Failed, Job, measure, measure_all, row_of
 from experiments.benchmarks.recorded import RECORDED, replay, totals
-from experiments.benchmarks.tables import markdown
+from experiments.benchmarks.tables import FLOOR, markdown
 from workloads.readers import read_trace
 
 ABSENT = dict.fromkeys(peers.PEERS, "not installed")
@@ -293,3 +293,61 @@ def test_a_result_is_shown_again(tmp_path, capsys):
     assert command.main(["--from", str(path)]) == 2
     assert capsys.readouterr().err == f"experiments.benchmarks: error: {path}: no result of the benchmarks\n"
     assert command.main(["--plot", str(tmp_path / "none")]) == 2
+
+
+# ---------------------------------------------------------------------- what goes wrong
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["lru", "--docs"], "--docs is for all benchmarks: no names beside it"),
+    (["lru", "--from", "x.json"], "--from is for all benchmarks: no names beside it"),
+    (["--install"], "--install wants --peers DIR, the folder to install into"),
+    (["--from", "none.json"], "none.json: No such file or directory"),
+    (["--from", "cut.json"], "cut.json: no JSON: "),
+    (["--from", "picture.json"], "picture.json: no JSON: "),
+    (["--from", "other.json"], "other.json: no result of the benchmarks"),
+])
+def test_wrong_options_and_files_are_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cut.json").write_text('{"rows": [', encoding="utf-8")
+    (tmp_path / "picture.json").write_bytes(bytes([137, 80, 78, 71]))
+    other = {"machine": 1, "repeats": 3, "pagedsim": "", "date": "", "rows": [{"a": 1}]}
+    (tmp_path / "other.json").write_text(json.dumps(other), encoding="utf-8")
+    assert command.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"experiments.benchmarks: error: {message}") and said.err.count("\n") == 1
+
+
+def test_a_peer_whose_python_is_broken_is_a_row_with_a_reason(tmp_path):
+    python = tmp_path / "dynamo" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("no program", encoding="utf-8")
+    assert peers.PEERS["dynamo"].absent(str(tmp_path)) == "its Python cannot be run: Permission denied"
+    python.chmod(0o755)
+    assert peers.PEERS["dynamo"].absent(str(tmp_path)) == "its Python cannot be run: Exec format error"
+
+
+def test_a_cache_that_counts_no_hits_is_no_result():
+    counted = (("a", {"hits": 5}), ("b", None))
+    rows = [{"benchmark": "lru", "system": name, "runs": 3, "totals": totals} for name, totals in counted]
+    assert command.problems(rows) == ["lru: b says no hits"]
+
+
+def test_an_interruption_ends_with_130_and_leaves_the_pages_alone(monkeypatch, capsys):
+    def stopped(job):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(processes, "measure", stopped)
+    monkeypatch.setattr(command, "NAMES", ("lognormal",))              # all there are
+    monkeypatch.setattr(command, "write_pages", lambda *_: pytest.fail("a page was written"))
+    assert command.main(["--docs", "-q"]) == 130
+    assert "interrupted before it had ended once" in capsys.readouterr().out
+
+    def at_once(options):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(command, "run", at_once)
+    assert command.main(["lognormal"]) == 130
+    assert capsys.readouterr().err == "experiments.benchmarks: interrupted before anything was measured\n"
+
+
+def test_the_readme_leaves_out_what_nobody_can_reach():
+    rows = [*result()["rows"], result()["rows"][-1] | {"benchmark": "dynamo", "system": FLOOR}]
+    assert FLOOR in markdown(result() | {"rows": rows})
+    assert FLOOR not in pages.summary({"rows": rows})

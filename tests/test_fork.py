@@ -327,3 +327,22 @@ def test_a_block_filled_anew_is_not_as_old_as_what_it_held_before():
     assert tables(allocator, alone) == [[1]]
     allocator.release(alone, returns=True)
     assert allocator.find_prefix(0, 5).blocks.tolist() == [2]
+
+
+def test_what_a_request_left_stays_small_however_often_it_is_preempted():
+    """Only three blocks at a time can hold its first one, so no more are kept; a short stay takes nothing from a long one."""
+    allocator = PagedAllocator(demand_of((12, 2, 1)), 4, 4, True)
+    long = allocator.restore(0, 12)
+    assert tables(allocator, long) == [[1, 2, 3]]
+    allocator.release(long, returns=True)
+    short = allocator.restore(0, 4)                    # evicts the last of the three, 3, and fills it with the first content
+    assert tables(allocator, short) == [[3]]
+    allocator.release(short, returns=True)
+    assert allocator.find_prefix(0, 13).blocks.tolist() == [1, 2]
+    for _ in range(50):
+        stay = allocator.restore(0, 4)
+        allocator.release(stay, returns=True)
+        assert len(allocator._left._blocks[0]) <= 3
+    stay = allocator.restore(0, 12)
+    allocator.release(stay)                            # it has ended
+    assert 0 not in allocator._left

@@ -28,6 +28,7 @@ from workloads.request import InputError
 
 PROFILE = "profile"
 NAMES = (*BENCHMARKS, PROFILE)
+WANTED = {"benchmark", "system", "skipped", "count", "runs"}
 EXAMPLES = f"""benchmarks: {', '.join(NAMES)}
 
 examples:
@@ -42,7 +43,7 @@ Ctrl-C ends it early, with the rows of what was run until then.
 
 
 def main(argv: list[str]) -> int:
-    """Entry of the command; 1 if totals differ from recorded ones, peers disagree, or a process failed."""
+    """Entry of the command; 1 if totals differ from recorded ones, peers disagree, or a process failed; 130 if interrupted."""
     options = parser().parse_args(argv)
     try:
         _check(options)
@@ -50,9 +51,13 @@ def main(argv: list[str]) -> int:
     except (InputError, OSError, ValueError) as error:
         print(f"experiments.benchmarks: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("experiments.benchmarks: interrupted before anything was measured", file=sys.stderr)
+        return 130
+    early = any(row.get("interrupted") for row in document["rows"])
     if options.json is not None:
         write_json(options.json, document)
-    if options.docs:
+    if options.docs and not early:
         write_pages(document, ROOT)
     if options.plot is not None:
         draw_scale(document["rows"], options.plot)
@@ -61,7 +66,10 @@ def main(argv: list[str]) -> int:
     wrong = problems(document["rows"])
     for line in wrong:
         print(f"experiments.benchmarks: {line}", file=sys.stderr)
-    return 1 if wrong else 0
+    if early:
+        print(f"experiments.benchmarks: interrupted: the rows are of what was run until then"
+              f"{'; no page was written' if options.docs else ''}", file=sys.stderr)
+    return 130 if early else 1 if wrong else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -90,6 +98,10 @@ def _name(text: str) -> str:
 
 def _check(options: argparse.Namespace) -> None:
     """What cannot be written is said before the work, not after it."""
+    if options.names and (options.docs or options.read is not None):
+        raise InputError(f"{'--docs' if options.docs else '--from'} is for all benchmarks: no names beside it")
+    if options.install and options.peers is None:
+        raise InputError("--install wants --peers DIR, the folder to install into")
     check_outputs({"--json": options.json}, [options.mooncake, options.read])
     if options.docs:
         check_pages(ROOT)
@@ -98,10 +110,17 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _read(path: str) -> dict[str, Any]:
-    document = json.loads(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(document, dict) or not {"machine", "repeats", "rows"} <= set(document):
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: no JSON: {error}") from error
+    whole = isinstance(document, dict) and {"machine", "repeats", "pagedsim", "date"} <= set(document)
+    rows = document.get("rows") if whole else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and set(row) >= WANTED for row in rows):
         raise InputError(f"{path}: no result of the benchmarks")
-    return document
+    return dict(document)
 
 
 # ---------------------------------------------------------------------- running
@@ -143,6 +162,8 @@ def problems(rows: list[Row]) -> list[str]:
         system, expected = first.setdefault(row["benchmark"], (row["system"], hits)) if hits is not None else (None, None)
         if hits != expected:
             found.append(f"{where} counts {hits:,} hits, {system} {expected:,}")
+        if row["benchmark"] == "lru" and hits is None and row.get("runs"):
+            found.append(f"{where} says no hits")
     return found
 
 

@@ -49,7 +49,11 @@ class Peer:
             return "no --peers folder"
         if not self.python(folder).exists():
             return "not installed"
-        tried = subprocess.run([self.python(folder), "-c", f"import {self.module}"], capture_output=True, text=True, check=False)
+        command = [self.python(folder), "-c", f"import {self.module}"]
+        try:
+            tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            return f"its Python cannot be run: {error.strerror}"
         return None if tried.returncode == 0 else f"cannot be imported: {last_line(tried.stderr)}"
 
     def install(self, folder: str) -> str | None:

@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,7 +91,8 @@ def measure_all(jobs: Sequence[Job], repeats: int, tell: Callable[[str], None]) 
     """
     runs: list[list[Row]] = [[] for _ in jobs]
     failed: dict[int, str] = {}
-    with suppress(KeyboardInterrupt):
+    interrupted = False
+    try:
         for turn in range(repeats):
             for number, job in enumerate(jobs):
                 if job.skipped is None and job.command and number not in failed and not (turn and job.once):
@@ -101,7 +101,10 @@ def measure_all(jobs: Sequence[Job], repeats: int, tell: Callable[[str], None]) 
                         runs[number].append(measure(job))
                     except Failed as error:
                         failed[number] = str(error)
-    return [row_of(job, runs[number], failed.get(number)) for number, job in enumerate(jobs)]
+    except KeyboardInterrupt:
+        interrupted = True
+    rows = [row_of(job, runs[number], failed.get(number)) for number, job in enumerate(jobs)]
+    return [row | {"interrupted": True} for row in rows] if interrupted else rows
 
 
 def row_of(job: Job, runs: Sequence[Row], failed: str | None = None) -> Row:

@@ -2,7 +2,8 @@
 
     preempted, first stay     [ 7 | 8 | 9 ]          its blocks behind the shared ones; in the pool they may be evicted
     second stay               [ 7 | 4 | 5 ]          8 was gone, so 4 and 5 were filled anew, 9 is still cached
-    lookup                      7   4   9            of several blocks the one that was findable first (rule 6)
+    kept of both              [ 7 | 4 | 9 ]          for each place the blocks that still hold its content,
+                              [ . | . | 5 ]          the one that was findable first on top (rule 6)
 
 A block counts only while the pool says that it still has the hash in question.
 """
@@ -10,13 +11,14 @@ A block counts only while the pool says that it still has the hash in question.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.memory.block_pool import NO_HASH, BlockIds, BlockPool
+from sim.memory.block_pool import BlockIds, BlockPool
 from workloads.request import IntArray
 
 
 class LeftBlocks:
-    """The block tables of the stays of each preempted request, behind its shared blocks, the oldest first.
+    """For each preempted request the blocks of its stays, behind its shared ones: a matrix, places by age.
 
     Parameters
     ----------
@@ -26,41 +28,63 @@ class LeftBlocks:
     Examples
     --------
     >>> pool = BlockPool(10, caching=True)
-    >>> left = LeftBlocks(pool)
+    >>> left, hashes = LeftBlocks(pool), np.array([50, 51, 52])
     >>> table, again = pool.take(3), pool.take(3)
-    >>> pool.mark(table, np.array([50, 51, 52])); pool.mark(again, np.array([50, 51, 52]))
-    >>> left.note(0, table, kept=0); left.note(0, again, kept=0)
+    >>> pool.mark(table, hashes); pool.mark(again, hashes)
+    >>> left.note(0, table, 0, hashes); left.note(0, again, 0, hashes)
     >>> pool.mark(table[:1], np.array([77]))
-    >>> left.lookup(0, np.array([50, 51, 52])).tolist()        # 1 has another content now
+    >>> left.lookup(0, hashes).tolist()                        # 1 has another content now
     [4, 2, 3]
     """
 
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
-        self._stays: dict[int, list[BlockIds]] = {}
+        self._blocks: dict[int, BlockIds] = {}
 
     def __contains__(self, request: int) -> bool:
-        return request in self._stays
+        return request in self._blocks
 
-    def note(self, request: int, blocks: BlockIds, kept: int) -> None:
-        """A stay is over and the request will come back; the first ``kept`` of its private blocks were found, not filled anew."""
-        stays = self._stays.setdefault(request, [])
-        for earlier in stays:                          # a block filled anew is findable since then, not since the stay before
-            n = min(len(earlier), len(blocks))
-            same = earlier[kept:n] == blocks[kept:n]
-            earlier[kept:n][same] = 0
-        stays.append(blocks.copy())
+    def note(self, request: int, blocks: BlockIds, kept: int, hashes: IntArray) -> None:
+        """A stay is over and the request will come back.
+
+        ``blocks`` are its private ones, ``hashes`` what they hold when full; the first ``kept`` were found, not filled anew.
+        """
+        older = self._blocks.get(request)
+        if older is not None and len(older) == 1 and np.array_equal(older[0, : len(blocks)], blocks):
+            return                                     # the same again: found as it was left, or held by several sequences
+        rows = blocks[None, :] if older is None else self._beneath(older, blocks, kept)
+        there = self._holding(rows, hashes)
+        if len(rows) > 1:                              # what is gone leaves its place to the next
+            order = (~there).argsort(axis=0, kind="stable")
+            rows, there = np.take_along_axis(rows, order, axis=0), np.take_along_axis(there, order, axis=0)
+        self._blocks[request] = np.where(there, rows, 0)[: max(int(there.sum(axis=0).max(initial=0)), 1)]
+
+    @staticmethod
+    def _beneath(older: BlockIds, blocks: BlockIds, kept: int) -> BlockIds:
+        """A row for the blocks of this stay beneath those of the stays before it; what was found stands there already."""
+        rows = np.zeros((len(older) + 1, max(older.shape[1], len(blocks))), np.int64)
+        rows[:-1, : older.shape[1]] = older
+        above = rows[:-1, kept:len(blocks)]
+        above[above == blocks[kept:]] = 0              # a block filled anew is findable since then, not since the stay before
+        rows[-1, kept:len(blocks)] = blocks[kept:]
+        return rows
+
+    def _holding(self, rows: BlockIds, hashes: IntArray) -> NDArray[np.bool_]:
+        """Which of these blocks hold the content of their place, as far as that is known; shape of ``rows``."""
+        n = min(rows.shape[1], len(hashes))
+        there: NDArray[np.bool_] = rows != 0
+        there[:, :n] = self._pool.hash_of[rows[:, :n]] == hashes[:n]
+        return there
 
     def lookup(self, request: int, hashes: IntArray) -> BlockIds:
         """The blocks that hold the longest run of these private hashes, the first of which is the request's first."""
-        found: BlockIds = np.full(len(hashes), NO_HASH, np.int64)
-        for blocks in self._stays[request]:
-            n = min(len(blocks), len(hashes))
-            here = (found[:n] == NO_HASH) & (self._pool.hash_of[blocks[:n]] == hashes[:n])
-            found[:n][here] = blocks[:n][here]
-        missing = found == NO_HASH
-        return found[: missing.argmax()] if np.count_nonzero(missing) else found
+        rows = self._blocks[request][:, : len(hashes)]
+        there = self._holding(rows, hashes)
+        missing = (~there.any(axis=0)).tobytes().find(1)
+        n = rows.shape[1] if missing < 0 else missing
+        found: BlockIds = rows[there[:, :n].argmax(axis=0), np.arange(n)]
+        return found
 
     def forget(self, request: int) -> None:
         """The request has ended."""
-        self._stays.pop(request, None)
+        self._blocks.pop(request, None)

@@ -131,6 +131,8 @@ class PagedAllocator(GrowingTables):
         request = self._request1[handle]
         if returns:
             shared = self._shared1[request]
-            self._left.note(request, table[shared:], max(self._kept1[handle] - shared, 0))
+            own = table[shared:self._findable(request, len(table) * self.block_size)]
+            hashes = self.hashes.span(request, shared, shared + len(own))
+            self._left.note(request, own, max(self._kept1[handle] - shared, 0), hashes)
         elif request in self._left:
             self._left.forget(request)
