@@ -17,7 +17,7 @@ import numpy as np
 from workloads.request import IntArray
 
 FIELDS = 6
-NEVER = 1 << 62
+UNLIMITED = 1 << 62
 
 
 class Batch:
@@ -28,7 +28,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.n = 0
-        self._until, self._exact = NEVER, True         # at most the tokens of `until_end`; equal to it where exact
+        self._until, self._exact = UNLIMITED, True         # at most the tokens of `until_end`; equal to it where exact
         self._matrix = np.zeros((FIELDS, 64), np.int64)
         self._view()
 
@@ -94,7 +94,7 @@ class Batch:
     def until_end(self) -> int:
         """The decode steps after which the first sequence has its last token; nobody is prefilling."""
         if not self._exact or self._until <= 0:
-            self._until = int(np.minimum.reduce(self.end - self.computed)) if self.n else NEVER
+            self._until = int(np.minimum.reduce(self.end - self.computed)) if self.n else UNLIMITED
             self._exact = True
         return self._until
 

@@ -2,7 +2,8 @@
 
 The state is constant between two events, so every integral is a sum of products of integers, kept in Python integers:
 ten million blocks of 16 for a week overflow 64 bits. Each entry is checked as it is made: the seven parts add up to the
-capacity, whatever the allocator says.
+capacity, whatever the allocator says. Of steps made at once that are the sums over them and the last state; that every one of
+them would pass by itself is a property of the tests (jumping equals stepping).
 """
 
 from __future__ import annotations

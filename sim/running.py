@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sim.batch import Batch
+from sim.batch import UNLIMITED, Batch
 from sim.demand import Demand
 from sim.entries import entries
 from sim.flight import Flight
@@ -25,7 +25,6 @@ from sim.swap import HostPool
 from sim.waiting import ArrivalQueue, PriorityQueue, WaitingQueue
 from workloads.request import IntArray
 
-UNLIMITED = 1 << 62
 NOBODY, EVERYBODY = np.zeros(0, np.int64), slice(None)
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from sim.batch import UNLIMITED
 from sim.demand import Demand
 from sim.entries import entries
 from sim.flight import Flight
 from sim.memory.allocator import Allocator, Ask, Refusal, Taken
-from sim.running import EVERYBODY, UNLIMITED, RunningSequences
+from sim.running import EVERYBODY, RunningSequences
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
 from sim.swap import HostPool

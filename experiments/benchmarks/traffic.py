@@ -1,4 +1,4 @@
-"""The requests of the benchmarks: seeded, and the same on every Python (`random.Random` alone decides).
+"""The requests of the benchmarks: seeded; all but `azure` the same on every Python and numpy (`random.Random` alone decides).
 
 `lognormal`, `shared` and `mooncake` are those that vLLM's own scheduler was recorded on; a microsecond of theirs is one step.
 """
@@ -82,12 +82,13 @@ def mooncake(path: str) -> Trace:
 def poisson(requests: int = 20_000, rate: float = 10.0) -> Trace:
     """Prompts lognormal (mean 1,000, sigma 1.0, 16 to 7,000 tokens), outputs (mean 200, sigma 0.8, 2 to 1,000), Poisson arrivals.
 
+    Each span of 512 prompt tokens has an id of its own: nothing is shared, and formats with ids can hold it.
+
     Parameters
     ----------
     requests : int
     rate : float
         Requests a second; the first arrives at 0.
-        Each span of 512 prompt tokens has an id of its own: nothing is shared, and formats with ids can hold it.
 
     >>> trace = poisson(3)
     >>> trace.prompt_tokens.tolist(), trace.output_tokens.tolist(), trace.arrival_us.tolist()

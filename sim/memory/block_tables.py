@@ -71,8 +71,8 @@ class BlockTables:
         self.hashes = BlockHashes(demand, block_size) if caching else None
         self.pool = BlockPool(num_blocks, self.hashes.shared_count if self.hashes else 0, split_freed, caching)
         self._left = LeftBlocks(self.pool)
+        # Whether what a sequence generates is found by nobody else, and by itself after a preemption.
         self._plain = demand.sequences is None and (demand.content is None or not demand.content.cover_output)
-        """Whether what a sequence generates is found by nobody else, and by itself after a preemption."""
         self._shared1 = entries(self.hashes.shared if self.hashes else np.zeros(len(demand), np.int64))
         self._private1 = entries(self.hashes.private if self.hashes else np.zeros(len(demand), np.int64))
         self.stats = PrefixStats(demand, num_blocks, block_size) if caching else None
