@@ -2,10 +2,13 @@
 
     request    17   19   20   24      row of the trace
     handle      3    0    4    1      its name inside the allocator
-    computed  310   12  512   64      tokens whose K and V exist
+    ends      690  843  988  688      what the decode clock will show when it has its last token
     target    300   40  500   64      tokens to compute before the next one is sampled: below it the sequence is prefilling
-    end       400   55  900  130      token states at the end (prompt + output - 1)
+    end       400   55  900   64      token states at the end (prompt + output - 1)
     member      0    0    1    0      which of its request's sequences it is
+
+The decode clock counts steps. Whoever computes a token in a step keeps its ``ends``, so a step in which everybody does changes
+one number: the computed tokens of a sequence are ``end - (ends - clock)``.
 """
 
 from __future__ import annotations
@@ -14,89 +17,99 @@ from itertools import pairwise
 
 import numpy as np
 
+from sim.block_calendar import BlockCalendar, Some
+from sim.entries import entries
+from sim.memory.allocator import Decoding, Due
 from workloads.request import IntArray
 
+REQUEST, HANDLE, ENDS, TARGET, END, MEMBER = range(6)
 FIELDS = 6
 UNLIMITED = 1 << 62
 
 
 class Batch:
-    """Columns of the running sequences; views of one matrix, so that a removal is one array operation.
+    """Columns of the running sequences; those that are views may be written, by whoever then calls `changed`.
 
-    Whoever writes into the columns himself calls `changed`.
+    Attributes
+    ----------
+    clock : int
+        Decode steps so far.
     """
 
     def __init__(self) -> None:
         self.n = 0
-        self._until, self._exact = UNLIMITED, True         # at most the tokens of `until_end`; equal to it where exact
+        self.clock = 0
+        self._first_end, self._exact = UNLIMITED, True     # nobody ends before; somebody does then where exact
+        self._calendar: BlockCalendar | None = None        # made when it is asked for
         self._matrix = np.zeros((FIELDS, 64), np.int64)
-        self._view()
-
-    def _view(self) -> None:
-        live = self._matrix[:, : self.n]
-        self.request: IntArray
-        self.handle: IntArray
-        self.computed: IntArray
-        self.target: IntArray
-        self.end: IntArray
-        self.member: IntArray
-        self.request, self.handle, self.computed, self.target, self.end, self.member = live
+        self._at = entries(self._matrix)               # by field and place
 
     def __len__(self) -> int:
         return self.n
 
+    # ------------------------------------------------------------------ columns
+    @property
+    def request(self) -> IntArray:
+        """A view."""
+        column: IntArray = self._matrix[REQUEST, : self.n]
+        return column
+
+    @property
+    def handle(self) -> IntArray:
+        """A view."""
+        column: IntArray = self._matrix[HANDLE, : self.n]
+        return column
+
+    @property
+    def target(self) -> IntArray:
+        """A view."""
+        column: IntArray = self._matrix[TARGET, : self.n]
+        return column
+
+    @property
+    def end(self) -> IntArray:
+        """A view."""
+        column: IntArray = self._matrix[END, : self.n]
+        return column
+
+    @property
+    def member(self) -> IntArray:
+        """A view."""
+        column: IntArray = self._matrix[MEMBER, : self.n]
+        return column
+
+    @property
+    def computed(self) -> IntArray:
+        """Tokens whose K and V exist (a copy)."""
+        ends, end = self._matrix[ENDS, : self.n], self._matrix[END, : self.n]
+        tokens: IntArray = end - ends
+        tokens += self.clock
+        return tokens
+
+    # ------------------------------------------------------------------ who runs
     def append(self, row: tuple[int, int, int, int, int, int]) -> None:
         """Add a sequence behind all others: request, handle, computed, target, end, member."""
-        if self.n == self._matrix.shape[1]:
+        last = self.n
+        if last == self._matrix.shape[1]:
             self._matrix = np.concatenate((self._matrix, np.zeros_like(self._matrix)), axis=1)
-        self._matrix[:, self.n] = row
-        self.n += 1
-        self._view()
-        left = row[4] - max(row[2], row[3])
-        if left < self._until:
-            self._until = left
+            self._at = entries(self._matrix)
+        request, handle, computed, target, end, member = row
+        at, ends = self._at, self.clock + end - computed
+        # Six entries one by one take an eighth of the time of one column from a tuple.
+        at[REQUEST, last], at[HANDLE, last], at[ENDS, last] = request, handle, ends
+        at[TARGET, last], at[END, last], at[MEMBER, last] = target, end, member
+        self.n = last + 1
+        self._first_end = min(self._first_end, ends - max(target - computed, 0))
+        if self._calendar is not None and computed >= target:
+            self._calendar.add(handle, ends - end)
 
     def insert(self, place: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
         """Add sequences before ``place``."""
+        self._calendar = None
         for row in rows:
             self.append(row)
         live = self._matrix[:, : self.n]
-        moved = len(rows)
-        live[:, place:] = np.roll(live[:, place:], moved, axis=1)
-
-    # ------------------------------------------------------------------ tokens
-    def grow(self, tokens: int) -> None:
-        """Each sequence computes so many tokens; none of them is prefilling."""
-        self.computed += tokens
-        self._until -= tokens
-
-    def grow_behind(self, tokens: int) -> None:
-        """The last sequence computes so many tokens, all before it one each; none of those is prefilling."""
-        self.computed += 1
-        self.computed[-1] += tokens - 1
-        self._until -= 1
-        self._exact = False
-
-    def compute(self, new: IntArray) -> None:
-        """Each sequence computes its ``new`` tokens: of those behind the target one at most."""
-        self.computed += new
-        self._until -= 1
-        self._exact = False
-
-    def changed(self) -> None:
-        """Columns were written."""
-        self._until, self._exact = 0, False
-
-    def may_have_ended(self) -> bool:
-        """Whether a sequence may have its last token; false where that is known without looking."""
-        return self._until <= 0
-
-    def until_end(self) -> int:
-        """The decode steps after which the first sequence has its last token; nobody is prefilling."""
-        if not self._exact or self._until <= 0:
-            self._until = int(np.minimum.reduce(self.end - self.computed)) if self.n else UNLIMITED
-            self._exact = True
-        return self._until
+        live[:, place:] = np.roll(live[:, place:], len(rows), axis=1)
 
     def remove(self, places: IntArray) -> None:
         """Take out the sequences at ``places``; the others keep their order."""
@@ -104,6 +117,10 @@ class Batch:
         gone: list[int] = places.tolist()
         if len(gone) > 1:
             gone.sort()
+        if self._calendar is not None:
+            for place in gone:
+                if self.decodes(place):
+                    self._calendar.strike(self._at[HANDLE, place], self._full_at(place))
         live, to = self._matrix, gone[0]
         gone.append(self.n)
         for place, following in pairwise(gone):
@@ -111,5 +128,109 @@ class Batch:
                 live[:, to:to + stay] = live[:, place + 1:following]
                 to += stay
         self.n = to
-        self._view()
         self._exact = False
+
+    def row(self, place: int) -> tuple[int, int, int]:
+        """Request, computed tokens and target of one sequence."""
+        at = self._at
+        return at[REQUEST, place], at[END, place] - at[ENDS, place] + self.clock, at[TARGET, place]
+
+    def decodes(self, place: int) -> bool:
+        """Whether that sequence is not prefilling."""
+        at = self._at
+        return at[END, place] - at[ENDS, place] + self.clock >= at[TARGET, place]
+
+    def _full_at(self, place: int) -> int:
+        """What the clock shows, a whole number of blocks before or behind, when the last block of this sequence is full."""
+        return self._at[ENDS, place] - self._at[END, place]
+
+    # ------------------------------------------------------------------ tokens
+    def grow(self, steps: int) -> None:
+        """Each sequence computes a token in each of so many steps; none of them is prefilling."""
+        self.clock += steps
+
+    def grow_behind(self, tokens: int) -> None:
+        """The last sequence, which is prefilling, computes so many tokens, all before it one each."""
+        self.clock += 1
+        last = self.n - 1
+        self._at[ENDS, last] -= tokens - 1
+        self._exact = False
+        if self._calendar is not None and self.decodes(last):
+            self._calendar.add(self._at[HANDLE, last], self._full_at(last))
+
+    def compute(self, new: IntArray) -> None:
+        """Each sequence computes its ``new`` tokens: of those behind the target one at most."""
+        self.clock += 1
+        self._matrix[ENDS, : self.n] -= new - 1
+        self._exact, self._calendar = False, None
+
+    def grow_some(self, places: IntArray, steps: int) -> None:
+        """The sequences at ``places`` compute a token in each of so many steps, the others none."""
+        self.clock += steps
+        ends = self._matrix[ENDS, : self.n]
+        ends += steps
+        ends[places] -= steps
+        self.changed()
+
+    def changed(self) -> None:
+        """Columns were written."""
+        self._first_end, self._exact, self._calendar = self.clock, False, None
+
+    # ------------------------------------------------------------------ what comes next
+    def may_have_ended(self) -> bool:
+        """Whether a sequence may have its last token; false where that is known without looking."""
+        return self._first_end <= self.clock
+
+    def ended(self) -> IntArray:
+        """Places of those that have their last token."""
+        places: IntArray = (self._matrix[ENDS, : self.n] == self.clock).nonzero()[0]
+        return places
+
+    def until_end(self) -> int:
+        """The decode steps after which the first sequence has its last token; nobody is prefilling."""
+        if not self._exact:
+            self._first_end = int(np.minimum.reduce(self._matrix[ENDS, : self.n])) if self.n else UNLIMITED
+            self._exact = True
+        return self._first_end - self.clock
+
+    def due(self, size: int, steps: int) -> Due:
+        """See `Decoding`: of all that are not prefilling."""
+        return self._calendar_for(size).due(self.clock, steps)
+
+    def _calendar_for(self, size: int) -> BlockCalendar:
+        calendar = self._calendar
+        if calendar is None or calendar.size != size:
+            calendar = self._calendar = BlockCalendar(size)
+            decoding = (self.computed >= self.target).nonzero()[0]
+            for handle, computed in zip(self.handle[decoding].tolist(), self.computed[decoding].tolist(), strict=True):
+                calendar.add(handle, self.clock - computed)
+        return calendar
+
+    def first(self, n: int) -> Decoding:
+        """The first ``n`` sequences, of which none is prefilling."""
+        return self if n == self.n else Front(self, n)
+
+
+class Front:
+    """The first ``n`` sequences of a batch, see `Batch.first`."""
+
+    def __init__(self, batch: Batch, n: int) -> None:
+        self._batch, self._n = batch, n
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def handle(self) -> IntArray:
+        return self._batch.handle[: self._n]
+
+    @property
+    def computed(self) -> IntArray:
+        return self._batch.computed[: self._n]
+
+    def due(self, size: int, steps: int) -> Due:
+        """See `Decoding`. Whoever is not prefilling is of the first, unless several chunks are on their way."""
+        calendar = self._batch._calendar_for(size)
+        if calendar.members == self._n:
+            return calendar.due(self._batch.clock, steps)
+        return Some(self.handle, self.computed).due(size, steps)

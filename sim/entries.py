@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 
 def entries(column: NDArray[np.signedinteger[Any]]) -> memoryview[int]:
-    """The entries of an array in their order, as Python integers; writing one writes into the array.
+    """The entries of a contiguous array as Python integers, by their index; writing one writes into the array.
 
-    >>> column = np.zeros((2, 2), np.int64)
-    >>> entries(column)[3] = 7
-    >>> column.tolist()
-    [[0, 0], [0, 7]]
+    >>> columns = np.zeros((2, 2), np.int64)
+    >>> entries(columns)[1, 0] = 7
+    >>> columns.tolist(), entries(columns[1])[0]
+    ([[0, 0], [7, 0]], 7)
     """
-    return memoryview(cast(Any, column.reshape(-1)))
+    return memoryview(cast(Any, column))

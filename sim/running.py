@@ -83,7 +83,7 @@ class RunningSequences:
         n, lead = len(batch), self._lead()
         if not n:
             return NOBODY
-        if lead and not self.allocator.extend_by_one(batch.handle[:lead], batch.computed[:lead]):
+        if lead and not self.allocator.extend_by_one(batch.first(lead)):
             lead = 0
         if lead == n:                                  # the usual step
             batch.grow(1)
@@ -111,13 +111,15 @@ class RunningSequences:
         batch = self.running
         if self.flight is not None or len(self.ended()):
             return 0
-        lead = int((batch.computed < batch.target).argmax()) if self._prefilling else len(batch)
+        lead = len(batch) - self._prefilling if self._prefilling < 2 else 0
+        if lead < len(batch) and batch.decodes(lead):  # not the last one, or several
+            lead = int((batch.computed < batch.target).argmax())
         return lead if lead <= self._tokens else 0
 
     def _next_chunk(self, step: Step, cap: int) -> bool:
         """All before the last sequence have their token; a chunk for that one, which is prefilling. False: it does not fit."""
         batch, before = self.running, len(self.running) - 1
-        request, computed, target = (int(column[-1]) for column in (batch.request, batch.computed, batch.target))
+        request, computed, target = batch.row(before)
         new = min(target - computed, cap, self._longest - computed, self._tokens - before)
         if new < 1 or not self._extend(slice(before, None), np.array([new])):
             return False

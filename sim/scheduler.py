@@ -17,10 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from sim.batch import UNLIMITED
+from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.entries import entries
 from sim.flight import Flight
-from sim.memory.allocator import Allocator, Ask, Refusal, Taken
+from sim.memory.allocator import Allocator, Ask, Decoding, Refusal, Taken
 from sim.running import EVERYBODY, RunningSequences
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
@@ -109,7 +110,7 @@ class Scheduler(RunningSequences):
         batch = self.running
         if not batch.may_have_ended():
             return []
-        done = (batch.computed == batch.end).nonzero()[0]
+        done = batch.ended()
         if not len(done):
             return []
         finished: list[int] = batch.request[done].tolist()
@@ -264,22 +265,25 @@ class Scheduler(RunningSequences):
         if self._prefilling or self.flight is not None or (self.groups is not None and self.groups.busy):
             return 0
         batch, rows = self.running, self._growing()
-        handles, computed = batch.handle[rows], batch.computed[rows]
-        if not len(handles) or len(handles) > self._tokens:
+        growing = self._decoding(rows)
+        if not len(growing) or len(growing) > self._tokens:
             return 0
-        steps = min(most, batch.until_end() if rows is EVERYBODY else int((batch.end[rows] - computed).min()))
-        return self.allocator.decode_limit(handles, computed, steps) if steps > 1 else steps
+        steps = min(most, batch.until_end() if rows is EVERYBODY else int((batch.end[rows] - growing.computed).min()))
+        return self.allocator.decode_limit(growing, steps) if steps > 1 else steps
+
+    def _decoding(self, rows: IntArray | slice) -> Decoding:
+        batch = self.running
+        return batch if rows is EVERYBODY else Some(batch.handle[rows], batch.computed[rows])
 
     def decode(self, run: DecodeRun) -> Taken | None:
         """Make the steps of ``run``; what remains is one update()."""
         batch, rows = self.running, self._growing()
-        handles = batch.handle[rows]
-        taken = self.allocator.decode(handles, batch.computed[rows], run.steps)
-        if rows is EVERYBODY:
+        growing = self._decoding(rows)
+        taken = self.allocator.decode(growing, run.steps)
+        self.computed += len(growing) * run.steps
+        if isinstance(rows, slice):
             batch.grow(run.steps)
         else:
-            batch.computed[rows] += run.steps
-            batch.changed()
-        self.computed += len(handles) * run.steps
+            batch.grow_some(rows, run.steps)
         self.refused = run.refused
         return taken

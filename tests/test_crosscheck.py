@@ -213,13 +213,13 @@ def another(name, make):
 class Forgetful(ReservingAllocator):
     """Does not know the last of several sequences any more."""
 
-    def extend_by_one(self, handles, computed):
-        return len(handles) == 1
+    def extend_by_one(self, sequences):
+        return len(sequences) == 1
 
     def extend(self, handles, computed, new, lag=None):
         return len(handles) - (len(handles) > 1)
 
-    def decode_limit(self, handles, computed, most):
+    def decode_limit(self, sequences, most):
         return 1
 
 

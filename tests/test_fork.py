@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NO_PREFIX, Ask, Lag
 from sim.memory.arena import FitArena
@@ -40,7 +41,7 @@ def extend(allocator, handles, computed, new, lag=None):
 
 
 def by_one(allocator, handles, computed):
-    return allocator.extend_by_one(np.array(handles), np.array(computed))
+    return allocator.extend_by_one(Some(np.array(handles), np.array(computed)))
 
 
 def tables(allocator, *handles):
@@ -122,7 +123,7 @@ def test_the_last_holder_writes_in_place():
 def test_a_full_last_block_is_never_copied():
     allocator = paged(10, (8, 5, 2))
     a, b = samples(allocator, 2)
-    assert allocator.decode_limit(np.array([a, b]), np.array([8, 8]), 4) == 4
+    assert allocator.decode_limit(Some(np.array([a, b]), np.array([8, 8])), 4) == 4
     assert allocator.counts(16, None) == (8, 0, 0, 0, 0, 0, 28)
     assert by_one(allocator, [a, b], [8, 8])
     assert tables(allocator, a, b) == [[1, 2, 3], [1, 2, 4]] and allocator.copies == 0
@@ -131,11 +132,11 @@ def test_a_full_last_block_is_never_copied():
 def test_no_jump_while_a_partly_filled_block_is_shared():
     allocator = paged(10, (6, 9, 2))
     handles = np.array(samples(allocator, 2))
-    assert allocator.decode_limit(handles, np.array([6, 6]), 5) == 1
+    assert allocator.decode_limit(Some(handles, np.array([6, 6])), 5) == 1
     with pytest.raises(ValueError, match="partly filled block is shared"):
-        allocator.decode(handles, np.array([6, 6]), 2)
+        allocator.decode(Some(handles, np.array([6, 6])), 2)
     assert by_one(allocator, handles, [6, 6])
-    assert allocator.decode_limit(handles, np.array([7, 7]), 5) == 5
+    assert allocator.decode_limit(Some(handles, np.array([7, 7])), 5) == 5
 
 
 def test_dropping_one_beam_frees_only_what_it_alone_holds():
@@ -209,7 +210,7 @@ def test_what_samples_generate_is_never_found(sequences, found):
     a = admit(allocator, 0)
     assert extend(allocator, [a], [6], [4]) == 1
     assert by_one(allocator, [a], [10])
-    allocator.decode(np.array([a]), np.array([11]), 1)
+    allocator.decode(Some(np.array([a]), np.array([11])), 1)
     allocator.release(a, returns=True)
     assert allocator.find_prefix(0, 12).tokens == found
 

@@ -12,6 +12,7 @@ from small import LONG, trace_of
 
 from experiments.case_diff import differences
 from experiments.case_replay import Replay
+from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NO_PREFIX, Allocator, Ask, Lag, Refusal
 from sim.memory.grouped import GroupedAllocator, GroupKind
@@ -202,12 +203,12 @@ def test_a_jump_goes_on_to_the_next_block_that_changes_hands():
     allocator = allocator_of([(9, 20)], [sliding(7)])
     handle, _ = admit(allocator, 0)
     one, computed = np.array([handle]), np.array([9])
-    assert allocator.decode_limit(one, computed, 50) == 1         # block 0 leaves at 10, in the second step
-    assert allocator.decode_limit(one, computed, 0) == 0
+    assert allocator.decode_limit(Some(one, computed), 50) == 1         # block 0 leaves at 10, in the second step
+    assert allocator.decode_limit(Some(one, computed), 0) == 0
     grow(allocator, handle, 9)
     grow(allocator, handle, 10)
-    assert allocator.decode_limit(one, np.array([11]), 50) == 1
-    allocator.decode(one, np.array([11]), 1)
+    assert allocator.decode_limit(Some(one, np.array([11])), 50) == 1
+    allocator.decode(Some(one, np.array([11])), 1)
     assert np.flatnonzero(allocator.pool.hash_of >= 0).tolist() == [1, 2, 3]
 
 
@@ -338,13 +339,13 @@ class Walk:
         handles, computed = np.array([h for h, _ in self.running]), self.columns(self.computed)[0]
         before = self.slow.pool.queue.copy()
         if steps == 1:
-            if not self.fast.extend_by_one(handles, computed):
+            if not self.fast.extend_by_one(Some(handles, computed)):
                 assert self.fast.pool.free_queue().tolist() == before
                 return
-        elif self.fast.decode_limit(handles, computed, steps) < steps:
+        elif self.fast.decode_limit(Some(handles, computed), steps) < steps:
             return
         else:
-            assert self.fast.decode(handles, computed, steps) is None
+            assert self.fast.decode(Some(handles, computed), steps) is None
         for _ in range(steps):
             for handle in handles.tolist():
                 done = self.computed[handle]

@@ -50,7 +50,9 @@ def test_decode_steps_take_what_the_model_says_one_by_one():
 def test_what_is_to_come_adds_up_over_time(blocks, pace):
     """A block taken when `n` steps are made is to come in the first `n` of them."""
     blocks = [(min(after, pace.steps - 1), evicted, slots) for after, evicted, slots in sorted(blocks)]
-    taken = Taken(*(list(column) for column in zip(*blocks, strict=True))) if blocks else Taken([], [], [])
+    each = {after: [b for b in blocks if b[0] == after] for after, _, _ in blocks}
+    taken = Taken(list(each), [len(b) for b in each.values()], [sum(b[1] for b in bs) for bs in each.values()],
+                  [sum(b[2] for b in bs) for bs in each.values()])
     by_step = [(us, [b for b in blocks if b[0] > step]) for step, us in enumerate(durations_of(pace))]
     assert taken.to_come(pace.offsets) == (
         sum(us * len(left) for us, left in by_step), sum(us * sum(b[1] for b in left) for us, left in by_step),

@@ -36,8 +36,6 @@ PLANTED = {
                                    "            queue.append(walk[::-1])\n        elif", ["eviction"]),
     "a block more than full ones": ("sim/memory/growth.py", "more = max(-(-(computed + new) // size) - have, 0)",
                                     "more = (computed + new) // size + 1 - have", ["rounding"]),
-    "a block more for a full prompt": ("sim/memory/paged.py", "self.pool.take(-(-tokens // self.block_size) - known)",
-                                       "self.pool.take(tokens // self.block_size + 1 - known)", ["sharing", "copy-on-write"]),
     "blocks of the pool rounded up": ("sim/kv_formula.py", "return max(available_bytes, 0) // block_bytes",
                                       "return -(-available_bytes // block_bytes)", ["rounding"]),
     "buddies not rounded": ("sim/memory/arena.py", "self.free -= 1 << want", "self.free -= size", ["rounding"]),
@@ -75,6 +73,14 @@ def test_a_wrong_simulator_gives_wrong_answers(tmp_path, bug):
     said = answers_of(planted(tmp_path, change), levels)
     for level in levels:
         assert said[level] != [right for _, right in RIGHT[level]], level
+
+
+def test_a_simulator_that_gives_a_block_too_many_is_stopped_by_its_own_ledger(tmp_path):
+    change = ("sim/memory/paged.py", "self.pool.take(-(-tokens // self.block_size) - known)",
+              "self.pool.take(tokens // self.block_size + 1 - known)")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        answers_of(planted(tmp_path, change), ["sharing"])
+    assert "BrokenInvariant: the pool has " in failed.value.stderr
 
 
 # ---------------------------------------------------------------------- the scheduler and the pool, slowly

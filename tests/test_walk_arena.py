@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from naive import NaiveArena
 from small import LONG
 
+from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NO_PREFIX, Ask, Refusal
 from sim.memory.arena import PLACEMENTS
@@ -94,8 +95,8 @@ class ArenaWalk(RuleBasedStateMachine):
         computed = np.array([c for _, _, c in self.live.values()], np.int64)
         new = np.array([min(tokens, self.end[r] - c) for r, _, c in self.live.values()], np.int64)
         assert self.real.extend(handles, computed, new) == len(handles)
-        assert self.real.extend_by_one(handles, computed) and self.real.decode_limit(handles, computed, 9) == 9
-        assert self.real.decode(handles, computed, 2) is None
+        assert self.real.extend_by_one(Some(handles, computed)) and self.real.decode_limit(Some(handles, computed), 9) == 9
+        assert self.real.decode(Some(handles, computed), 2) is None
         for sequence, n in zip(self.live.values(), new.tolist(), strict=True):
             sequence[2] += n
 

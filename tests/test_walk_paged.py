@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from naive import NaivePaged
 from small import LONG
 
+from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NOTHING, Ask, Lag, Refusal
 from sim.memory.block_pool import NO_HASH
@@ -165,7 +166,7 @@ class PagedWalk(RuleBasedStateMachine):
         if names:
             self.catch_up(names)
             fits = self.room(names)
-            assert self.real.extend_by_one(*self.columns(names)) == fits
+            assert self.real.extend_by_one(Some(*self.columns(names))) == fits
             assert not fits or self.one_each(names)
 
     @precondition(lambda self: self.live)
@@ -177,14 +178,14 @@ class PagedWalk(RuleBasedStateMachine):
         self.catch_up(names)
         handles, computed = self.columns(names)
         most = min(most, *(self.left(n) for n in names)) if len(names) > 1 else min(most, self.left(names[0]))
-        limit = self.real.decode_limit(handles, computed, most)
+        limit = self.real.decode_limit(Some(handles, computed), most)
         assert limit <= most
         if self.naive.shared_and_open():
             assert limit <= 1
             return
         if limit:
             before = sum(self.filled(n) for n in self.live)
-            taken = self.real.decode(handles, computed, limit)
+            taken = self.real.decode(Some(handles, computed), limit)
             for step in range(limit):                  # a block taken at the start of this step is there in it
                 assert self.one_each(names)
                 to_come = taken.to_come([n > step for n in range(limit)]) if taken else NOTHING

@@ -24,7 +24,6 @@ The seven parts of the pool (LEDGER.md), which add up to its capacity after ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from operator import mul
 from typing import Any, NamedTuple, Protocol
 
@@ -109,22 +108,47 @@ NOTHING = ToCome(0, 0, 0)
 
 
 class Taken(NamedTuple):
-    """The blocks that several decode steps took, in order: after how many steps, whether it was evicted, slots that will fill."""
+    """What several decode steps took: after how many steps, then blocks, evicted ones among them, slots that will fill."""
 
     after: list[int]
-    evicted: list[bool]
+    blocks: list[int]
+    evicted: list[int]
     fillable: list[int]
 
     def to_come(self, weights: Sequence[int]) -> ToCome:
-        """The sums, a block taken after ``n`` steps with the weight ``weights[n]``.
+        """The sums, what was taken after ``n`` steps with the weight ``weights[n]``.
 
         With the time from the start of the first step to the start of each it is the sum over time of what is to come.
 
-        >>> Taken([0, 2], [False, True], [16, 9]).to_come([0, 20, 40])
+        >>> Taken([0, 2], [1, 1], [0, 1], [16, 9]).to_come([0, 20, 40])
         ToCome(taken=40, evicted=40, fillable=360)
         """
         each = [weights[n] for n in self.after]
-        return ToCome(sum(each), sum(compress(each, self.evicted)), sum(map(mul, each, self.fillable)))
+        return ToCome(*(sum(map(mul, each, column)) for column in (self.blocks, self.evicted, self.fillable)))
+
+
+Due = list[list[int]]
+"""Handles of the sequences whose last block is full now, after one decode step, after two, ...; each in running order."""
+
+
+class Decoding(Protocol):
+    """Running sequences that compute a token each in a step, in running order."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def handle(self) -> IntArray:
+        """Their names."""
+        ...
+
+    @property
+    def computed(self) -> IntArray:
+        """Tokens of each whose K and V exist."""
+        ...
+
+    def due(self, size: int, steps: int) -> Due:
+        """Who fills blocks of ``size`` tokens when in the next ``steps`` steps; not to be written into."""
+        ...
 
 
 class Lag(NamedTuple):
@@ -144,12 +168,15 @@ class Allocator(Protocol):
 
     capacity: int
     """Slots managed."""
-    held: IntArray
-    """Slots of each sequence, by handle."""
     reserves_ahead: bool
     """Whether every sequence of a request needs its room at admission (reservations), not only when it branches."""
     copies: int
     """Blocks copied because a writer shared them (contiguous: whole reservations, by `fork`)."""
+
+    @property
+    def held(self) -> IntArray:
+        """Slots of each sequence, by handle."""
+        ...
 
     def impossible(self) -> Any:
         """Bool array over the requests: those that could never finish, even alone in the pool."""
@@ -178,18 +205,18 @@ class Allocator(Protocol):
         """
         ...
 
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+    def extend_by_one(self, sequences: Decoding) -> bool:
         """`extend` by one token each, the usual decode step; False, with nothing changed, where not all can be served."""
         ...
 
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+    def decode_limit(self, sequences: Decoding, most: int) -> int:
         """How many decode steps in a row, at most ``most``, all these sequences can make before the pool is exhausted.
 
         1 while somebody shares a partly filled block: who copies it is decided step by step.
         """
         ...
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
+    def decode(self, sequences: Decoding, steps: int) -> Taken | None:
         """``steps`` decode steps at once, like as many calls of `extend_by_one`; None where no block changed hands."""
         ...
 
@@ -239,11 +266,11 @@ class RoomIsThere:
     def extend(self, handles: IntArray, computed: IntArray, new: IntArray, lag: Lag | None = None) -> int:
         return len(handles)
 
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+    def extend_by_one(self, sequences: Decoding) -> bool:
         return True
 
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+    def decode_limit(self, sequences: Decoding, most: int) -> int:
         return most
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
+    def decode(self, sequences: Decoding, steps: int) -> Taken | None:
         return None

@@ -23,7 +23,7 @@ takes five times as long as the look-up itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -218,10 +218,10 @@ class BlockPool:
         """Full blocks get hashes that no index knows."""
         self.hash_of[blocks] = hashes
 
-    def mark_each(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """`mark` of a handful of (block, hash)."""
+    def mark_each(self, blocks: list[int], hashes: list[int]) -> None:
+        """`mark` of a handful."""
         hash_of = self._hash_of1
-        for block, content in pairs:
+        for block, content in zip(blocks, hashes, strict=True):
             hash_of[block] = content
 
     def cache(self, blocks: BlockIds, hashes: IntArray) -> None:

@@ -24,7 +24,7 @@ from sim.memory.sharing import SharedEnds
 from workloads.request import IntArray
 
 ALL = np.iinfo(np.int64).max
-COLUMNS = ("held", "_next", "_request", "_end", "_filled", "_kept", "_own")
+COLUMNS = ("_next", "_last", "_request", "_end", "_filled", "_kept", "_own")
 
 
 class BlockTables:
@@ -45,8 +45,6 @@ class BlockTables:
 
     Attributes
     ----------
-    held : int64, by handle
-        Slots of the blocks in the table.
     rest : int
         Slots of the pool that make no whole block.
     slots, fillable : int
@@ -55,8 +53,8 @@ class BlockTables:
         Blocks of a request from this place on are never findable; None where every request is one sequence.
     """
 
-    held: IntArray
     _next: IntArray
+    _last: IntArray
     _request: IntArray
     _end: IntArray
     _filled: IntArray
@@ -96,17 +94,18 @@ class BlockTables:
     def _more_rows(self, n: int) -> None:
         """``n`` handles more. ``_filled`` is kept up to date only where requests have several sequences.
 
-        ``_places`` is all tables one behind the other: there ``_next`` is where a row goes on, and ``_own`` the private hash of a
-        block of the row less its place. ``_kept`` of the first blocks were found cached.
+        ``_places`` is all tables one behind the other: there ``_next`` is where a row goes on, ``_last`` where its last block is
+        or will be, and ``_own`` the private hash of a block less its place. ``_kept`` of the first blocks were found cached.
         """
-        before = len(self.held)
+        before = len(self._next)
         more = np.zeros(n, np.int64)
         for name in COLUMNS:
             setattr(self, name, np.concatenate((getattr(self, name), more)))
+        self._next[before:] = np.arange(before, before + n) * self._width
         self._table = np.concatenate((self._table, np.zeros((n, self._width), np.int64)))
         self._free_handles = list(range(before + n - 1, before - 1, -1))
         self._places: IntArray = self._table.reshape(-1)       # the same memory
-        self._places1, self._held1, self._next1, self._request1, self._end1, self._filled1, self._kept1, self._own1 = (
+        self._places1, self._next1, self._last1, self._request1, self._end1, self._filled1, self._kept1, self._own1 = (
             entries(column) for column in (self._places, *(getattr(self, name) for name in COLUMNS)))
 
     def _longest(self, demand: Demand) -> IntArray:
@@ -122,35 +121,47 @@ class BlockTables:
     # ------------------------------------------------------------------ rows
     def table(self, handle: int) -> IntArray:
         """The block table of a sequence: logical block -> block id (a view)."""
-        row: IntArray = self._table[handle, : self._held1[handle] // self.block_size]
+        row: IntArray = self._places[handle * self._width:self._next1[handle]]
         return row
+
+    @property
+    def held(self) -> IntArray:
+        """Slots of the blocks in each table, by handle."""
+        slots: IntArray = self._blocks(np.arange(len(self._next))) * self.block_size
+        return slots
+
+    def _blocks(self, handles: IntArray) -> IntArray:
+        """How many blocks are in the tables of these sequences."""
+        blocks: IntArray = self._next[handles] - handles * self._width
+        return blocks
 
     def _new_row(self, request: int, blocks: IntArray, filled: int) -> int:
         """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
         if not self._free_handles:
-            self._more_rows(len(self.held))
+            self._more_rows(len(self._next))
         n, handle, end = len(blocks), self._free_handles.pop(), self._end_of[request]
-        held = n * self.block_size
-        self._table[handle, :n] = blocks
-        self._held1[handle] = held
-        self._next1[handle] = handle * self._width + n
+        held, row = n * self.block_size, handle * self._width
+        self._places[row:row + n] = blocks
+        self._next1[handle] = row + n
+        self._last1[handle] = row + (end - 1) // self.block_size
         self._request1[handle] = request
         self._end1[handle] = end
         self._filled1[handle] = filled
-        self._own1[handle] = self._private1[request] - handle * self._width
+        self._own1[handle] = self._private1[request] - row
         self.slots += held
         self.fillable += min(held, end)
         return handle
 
     def _drop_row(self, handle: int) -> None:
-        held = self._held1[handle]
+        row = handle * self._width
+        held = (self._next1[handle] - row) * self.block_size
         self.slots -= held
         self.fillable -= min(held, self._end1[handle])
-        self._held1[handle] = 0
+        self._next1[handle] = row
         self._free_handles.append(handle)
 
     def _check(self, handle: int) -> None:
-        if not self._held1[handle]:
+        if self._next1[handle] == handle * self._width:
             raise ValueError(f"handle {handle} holds nothing")
 
     def _give(self, rows: IntArray, places: IntArray, total: int) -> None:
@@ -164,7 +175,6 @@ class BlockTables:
 
     def _lengthen(self, rows: IntArray, blocks: IntArray) -> None:
         """These block tables have so many blocks now."""
-        self.held[rows] = blocks * self.block_size
         self._next[rows] = rows * self._width + blocks
 
     def _note_writers(self, blocks: BlockIds, rows: IntArray, places: IntArray) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.demand import Demand
-from sim.memory.allocator import Ask, Lag, Prefix, Taken
+from sim.memory.allocator import Ask, Decoding, Lag, Prefix, Taken
 from sim.memory.block_hash import BlockHashes
 from sim.memory.block_pool import NO_HASH, BlockIds, BlockPool
 from sim.memory.group_tables import GroupTables, Leaving, spread
@@ -145,7 +145,8 @@ class GroupedAllocator(GroupTables):
         self.settle(handles[:served][moved], first[:served][moved], stop[:served][moved])
         return served
 
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+    def extend_by_one(self, sequences: Decoding) -> bool:
+        handles, computed = sequences.handle, sequences.computed
         more = (self._length[handles] * self.block_size == computed).astype(np.int64)
         if int(np.add.reduce(more)) * len(self.groups) > self.pool.free:
             return False
@@ -222,12 +223,14 @@ class GroupedAllocator(GroupTables):
         held = blocks != 0                             # a place left behind before it was settled holds nothing
         self.pool.cache(blocks[held], hashes[held])
 
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+    def decode_limit(self, sequences: Decoding, most: int) -> int:
         """Steps until a block changes hands: those that only fill blocks are alike."""
+        handles, computed = sequences.handle, sequences.computed
         until = np.minimum(self._length[handles] * self.block_size, self._leaves_at[handles]) - computed
         return min(most, int(until.min()))
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
+    def decode(self, sequences: Decoding, steps: int) -> Taken | None:
+        handles, computed = sequences.handle, sequences.computed
         filled = (computed + steps) // self.block_size > computed // self.block_size
         rows = filled.nonzero()[0]
         order = rows[np.argsort(-computed[rows] % self.block_size, kind="stable")]     # by the step that fills them

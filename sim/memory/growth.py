@@ -8,23 +8,16 @@ Blocks are handed out in running order, those of many steps step by step: it doe
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import NamedTuple
+from bisect import bisect_right
+from itertools import accumulate, chain, islice
 
 import numpy as np
 
-from sim.memory.allocator import Lag, Taken
+from sim.memory.allocator import Decoding, Lag, Taken
 from sim.memory.block_pool import BlockIds
 from sim.memory.block_tables import BlockTables, runs
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
-
-
-class Due(NamedTuple):
-    """Last blocks that get full: after how many steps, never decreasing, and in which rows."""
-
-    after: list[int]
-    rows: IntArray
 
 
 class GrowingTables(BlockTables):
@@ -34,7 +27,7 @@ class GrowingTables(BlockTables):
         size = self.block_size
         if len(handles) == 1 and lag is None and not self._ends.extra:
             return int(self._extend_run(int(handles[0]), int(computed[0]), int(new[0])))
-        have = self.held[handles] // size
+        have = self._blocks(handles)
         first, more = have, np.maximum(-(-(computed + new) // size) - have, 0)
         if self._ends.extra:                           # a copy takes the place of the last block
             copied = self._copy(handles, computed, new)
@@ -65,15 +58,15 @@ class GrowingTables(BlockTables):
 
         In slices; array operations for several sequences take five times as long.
         """
-        size, have = self.block_size, self._held1[row] // self.block_size
+        size, start = self.block_size, row * self._width
+        have = self._next1[row] - start
         more = max(-(-(computed + new) // size) - have, 0)
         if more > self.pool.free:
             return False
         request, end = self._request1[row], self._end1[row]
         if more:
-            blocks = self._table[row, have:have + more] = self.pool.take(more)
-            self._held1[row] = (have + more) * size
-            self._next1[row] = row * self._width + have + more
+            blocks = self._places[start + have:start + have + more] = self.pool.take(more)
+            self._next1[row] = start + have + more
             self.slots += more * size
             self.fillable += min((have + more) * size, end) - min(have * size, end)
             if self.hashes is not None:
@@ -83,21 +76,23 @@ class GrowingTables(BlockTables):
         if self.hashes is not None:
             first, full = computed // size, self._findable(request, computed + new)
             if first < full:
-                self._cache_run(request, self._table[row, first:full], first, full)
+                self._cache_run(request, self._places[start + first:start + full], first, full)
         return True
 
-    def extend_by_one(self, handles: IntArray, computed: IntArray) -> bool:
+    def extend_by_one(self, sequences: Decoding) -> bool:
         if self._ends.extra:
+            handles, computed = sequences.handle, sequences.computed
             one = np.ones_like(computed)
-            new = int(np.count_nonzero(self.held[handles] == computed))
+            new = int(np.count_nonzero(self._blocks(handles) * self.block_size == computed))
             fits = new + int(self._copy(handles, computed, one).sum()) <= self.pool.free
             return fits and self.extend(handles, computed, one) == len(handles)
-        due = self._due(handles, computed, 1)
-        if due.after.count(0) > self.pool.free:
+        full, filled = sequences.due(self.block_size, 1)
+        if len(full) > self.pool.free:
             return False
-        self._grow(due, 1)
+        if full or filled:
+            self._grow(full + filled, len(full), len(full))
         if self.private_after is not None:
-            self._filled[handles] = computed + 1
+            self._filled[sequences.handle] = sequences.computed + 1
         return True
 
     def _copy(self, handles: IntArray, computed: IntArray, new: IntArray) -> IntArray:
@@ -129,71 +124,73 @@ class GrowingTables(BlockTables):
             self._cache_full(*runs(handles, start, np.maximum(stop // self.block_size - start, 0)))
 
     # ------------------------------------------------------------------ many decode steps at once
-    def decode_limit(self, handles: IntArray, computed: IntArray, most: int) -> int:
+    def decode_limit(self, sequences: Decoding, most: int) -> int:
         if self._ends.extra:
             return min(most, 1)
-        periods, rest = divmod(self.pool.free, len(handles))
+        periods, rest = divmod(self.pool.free, len(sequences))
         if periods * self.block_size >= most:
             return most
-        until_new_block = np.sort(self.held[handles] - computed)
+        until_new_block = np.sort(-sequences.computed % self.block_size)
         return min(most, periods * self.block_size + int(until_new_block[rest]))
 
-    def decode(self, handles: IntArray, computed: IntArray, steps: int) -> Taken | None:
+    def decode(self, sequences: Decoding, steps: int) -> Taken | None:
         if self._ends.extra:
             raise ValueError("no decode steps at once while a partly filled block is shared")
         if self.private_after is not None:
-            self._filled[handles] = computed + steps
-        return self._grow(self._due(handles, computed, steps), steps)
+            self._filled[sequences.handle] = sequences.computed + steps
+        due = sequences.due(self.block_size, steps)
+        after = [n for n, rows in enumerate(due) if rows and n < steps]    # what the last step fills has no block behind it yet
+        blocks = [len(due[n]) for n in after]
+        total = sum(blocks)
+        flags = iter(self.pool.evicted_of_next(total))
+        at_end = self._grow(list(chain.from_iterable(due)), total, len(due[0]))
+        if not total:
+            return None
+        fillable = [n * self.block_size for n in blocks]
+        for at, missing in at_end:
+            fillable[bisect_right(list(accumulate(blocks)), at)] -= missing
+        return Taken(after, blocks, [sum(islice(flags, n)) for n in blocks], fillable)
 
-    def _due(self, handles: IntArray, computed: IntArray, steps: int) -> Due:
-        """The sequences whose last block gets full within ``steps`` decode steps: the first first, then in running order."""
-        until = self.held[handles] - computed
-        near = (until <= steps).nonzero()[0]
-        if len(near) > 1:
-            near = near[until[near].argsort(kind="stable")]
-        return Due(until[near].tolist(), handles[near])
+    def _grow(self, rows: list[int], total: int, before: int) -> list[tuple[int, int]]:
+        """Decode steps: new blocks for the first ``total`` of these rows, and what was in front of them is full, or behind them.
 
-    def _grow(self, due: Due, steps: int) -> Taken | None:
-        """``steps`` decode steps: blocks for those that go on behind a full one, and the full ones become findable.
+        The first ``before`` were full, and findable, before the first step. Returns which of the new blocks are the last that
+        their sequences need, and the slots of each that stay empty.
 
         One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for twenty blocks,
         and two or three times as long for the handful of a usual step: with them the replay of `dynamo` took 3.2 s and not 2.8.
         """
-        size, table, next_place, held, end = self.block_size, self._places1, self._next1, self._held1, self._end1
-        after, rows = due.after, due.rows.tolist()
-        if steps >= size:                              # the same sequences in the same order, full again every `size` steps
-            both = [(n + turn, row) for turn in range(0, steps + 1, size) for n, row in zip(after, rows, strict=True)
-                    if n + turn <= steps]
-            after, rows = [n for n, _ in both], [row for _, row in both]
-        total = bisect_left(after, steps)              # a block that the last step fills has none behind it yet
-        taken = Taken(after[:total], self.pool.evicted_of_next(total), [size] * total)
+        size, table, next_place, last = self.block_size, self._places1, self._next1, self._last1
+        at_end: list[tuple[int, int]] = []
         places: list[int] = []
         for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=False):
-            place, have = next_place[row], held[row]
+            place = next_place[row]
             table[place] = block
             next_place[row] = place + 1
-            held[row] = have + size
-            if end[row] - have < size:
-                taken.fillable[len(places)] = end[row] - have
+            if place == last[row]:
+                at_end.append((len(places), -self._end1[row] % size))
             places.append(place)
         self.slots += total * size
-        self.fillable += sum(taken.fillable)
+        self.fillable += total * size - sum(missing for _, missing in at_end)
         if self.hashes is not None:
             places += [next_place[row] for row in rows[total:]]
-            self._cache_grown(rows, places, total, bisect_left(after, 1))
-        return taken if total else None
+            self._cache_grown(rows, places, total, before)
+        return at_end
 
     def _cache_grown(self, rows: list[int], places: list[int], total: int, before: int) -> None:
         """New blocks are at the first ``total`` places; in front of those from ``before`` on one got full."""
         if self._plain:
-            table, own = self._places1, self._own1
-            full = zip(rows[before:], places[before:], strict=True)
-            self.pool.mark_each([(table[place - 1], own[row] + place - 1) for row, place in full])
+            self.pool.mark_each(*self._in_front(rows[before:], places[before:]))
             return
         where, row = np.array(places, np.int64), np.array(rows, np.int64)
         place = where - row * self._width
         self._note_writers(self._places[where[:total]], row[:total], place[:total])
         self._cache_full(row[before:], place[before:] - 1)
+
+    def _in_front(self, rows: list[int], places: list[int]) -> tuple[list[int], list[int]]:
+        """The blocks in front of these places and their private hashes."""
+        table, own = self._places1, self._own1
+        return [table[place - 1] for place in places], [own[row] + place - 1 for row, place in zip(rows, places, strict=True)]
 
     # ------------------------------------------------------------------ what becomes findable
     def _findable(self, request: int, tokens: int) -> int:
