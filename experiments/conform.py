@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments import capacity_case
 from experiments import options as opt
-from experiments.case_diff import differences, missing
-from experiments.case_replay import Replay
-from experiments.cases import Case, is_capacity, read_case
+from experiments.conformance import capacity
+from experiments.conformance.cases import Case, is_capacity, read_case
+from experiments.conformance.diff import differences, missing
+from experiments.conformance.replay import Replay
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
 from workloads.messages import show_path
@@ -116,7 +116,7 @@ def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
         raise InputError(f"{show_path(path)}: no layouts in it")
     for number, layout in enumerate(case["cases"]):
         try:
-            difference = capacity_case.check(layout)
+            difference = capacity.check(layout)
             name = f"{Path(path).stem}: {layout.get('name', number)}"
         except InputError as error:
             raise InputError(f"{show_path(path)}: {error}") from None

@@ -10,13 +10,13 @@ from experiments.check_report import report_failures
 from experiments.deployment import deployment, model_and_gpu
 from experiments.figures import check_format
 from experiments.html.page import write_page
-from experiments.html.plan_page import plan_page
 from experiments.output import check_outputs, deliver
-from experiments.plan_cost import add_cost, cost_json
-from experiments.plan_document import document
-from experiments.plan_figure import plot_budget
-from experiments.plan_report import print_plan
-from experiments.serve_line import read_serve_line
+from experiments.planning.cost import add_cost, cost_json
+from experiments.planning.document import document
+from experiments.planning.figure import plot_budget
+from experiments.planning.page import plan_page
+from experiments.planning.report import print_plan
+from experiments.planning.serve_line import read_serve_line
 from sim.models.mixers import Attention
 from sim.models.model import ModelShape
 from sim.sizing.hardware import GIB

@@ -13,13 +13,13 @@ from experiments.cache_options import add_cache
 from experiments.check_report import report_failures
 from experiments.figures import check_format
 from experiments.html.page import write_page
-from experiments.html.prefix_page import prefix_page
 from experiments.load import load_trace
 from experiments.output import check_outputs, deliver
-from experiments.prefix_analysis import analyse
-from experiments.prefix_figure import plot_prefix
-from experiments.prefix_report import print_prefix
-from experiments.prefix_serving import run_checks
+from experiments.prefix_caching.analysis import analyse
+from experiments.prefix_caching.figure import plot_prefix
+from experiments.prefix_caching.page import prefix_page
+from experiments.prefix_caching.report import print_prefix
+from experiments.prefix_caching.serving import run_checks
 from experiments.progress import Bars, bars
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_trace

@@ -15,8 +15,8 @@ from rich.table import Table as RichTable
 
 from experiments import options as opt
 from experiments.figures import check_format
-from experiments.html.reproduction_page import write_reproduction
 from experiments.output import check_writable, write_json
+from experiments.paper.html_page import write_reproduction
 from experiments.paper.in_words import further_tables, row_table, trace_sentence, verdict
 from experiments.paper.outcome import JsonObject, Outcome
 from experiments.paper.page import write_page

@@ -14,7 +14,7 @@ SUBCOMMANDS = {
     "merge": "several at once",
     "sample": "some of the requests at random",
 }
-"""A name here is a module ``experiments.trace_<name>`` with ``main(argv) -> exit status``."""
+"""A name here is a module ``experiments.traces.<name>`` with ``main(argv) -> exit status``."""
 HELP = """usage: pagedsim trace SUBCOMMAND [options]
 
 Look at request traces, and make other ones of them.
@@ -41,5 +41,5 @@ def main(argv: list[str]) -> int:
         problem = f"unknown subcommand {name!r}" if argv else "no subcommand"
         print(f"pagedsim trace: error: {problem}: one of {', '.join(SUBCOMMANDS)} (see pagedsim trace --help)", file=sys.stderr)
         return 2
-    status: int = importlib.import_module(f"experiments.trace_{name}").main(rest)
+    status: int = importlib.import_module(f"experiments.traces.{name}").main(rest)
     return status

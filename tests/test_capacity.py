@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.capacity_case import check
+from experiments.conformance.capacity import check
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 CASES = [case for name in ("capacity.json", "capacity_more.json") if (GOLDEN / name).exists()

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from cli_run import SHARED, run
 
-from experiments.case_config import CaseConfig
-from experiments.case_diff import differences
-from experiments.case_replay import replay
-from experiments.cases import build, is_capacity, read_case
+from experiments.conformance.cases import build, is_capacity, read_case
+from experiments.conformance.config import CaseConfig
+from experiments.conformance.diff import differences
+from experiments.conformance.replay import replay
 from sim.config import SimConfig
 from sim.engine import Engine
 from workloads.request import InputError

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from naive_groups import NaiveGroups, used_slots
 from small import LONG, trace_of
 
-from experiments.case_diff import differences
-from experiments.case_replay import Replay
+from experiments.conformance.diff import differences
+from experiments.conformance.replay import Replay
 from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NO_PREFIX, Allocator, Ask, Lag, Refusal

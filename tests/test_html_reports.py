@@ -21,7 +21,7 @@ from experiments.crosscheck import Check
 from experiments.figures import STYLES
 from experiments.glossary import PARTS_IN_WORDS
 from experiments.html.pool_bar import STROKES, bars
-from experiments.html.reproduction_page import write_reproduction
+from experiments.paper.html_page import write_reproduction
 from experiments.paper.outcome import Row
 from experiments.report import PART_LABELS
 from experiments.shown import Sentence, TextTable, drawn

@@ -293,7 +293,7 @@ def test_a_picture_of_the_card(capsys, tmp_path, suffix):
 
 
 def test_the_parts_of_the_picture_add_up_to_the_card(capsys):
-    from experiments.plan_figure import parts
+    from experiments.planning.figure import parts
 
     made = planned(capsys, *LLAMA)
     assert sum(gib for _, gib in parts(made)) == pytest.approx(made["gpu"]["memory_gib"])
@@ -328,7 +328,7 @@ def test_identities_of_one_plan_by_hand(capsys):
 def test_the_picture_of_what_does_not_fit_shows_by_how_much(capsys, tmp_path):
     from matplotlib.figure import Figure
 
-    from experiments.plan_figure import draw_budget, parts
+    from experiments.planning.figure import draw_budget, parts
 
     tight = ("--model", "Mistral-Small-Instruct-2409", "--gpu", "L40S", "--max-model-len", "8192")
     made = planned(capsys, *tight)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from small import LONG, config_of, trace_of
 
 from experiments.cli import main
-from experiments.prefix_curves import goals, view
-from experiments.prefix_money import Prices, hit_tokens, money
-from experiments.prefix_policies import MOST_ACCESSES, default_sizes, replayed_stream
-from experiments.prefix_serving import _Follow, facts
+from experiments.prefix_caching.curves import goals, view
+from experiments.prefix_caching.money import Prices, hit_tokens, money
+from experiments.prefix_caching.policies import MOST_ACCESSES, default_sizes, replayed_stream
+from experiments.prefix_caching.serving import _Follow, facts
 from experiments.prefix_text import LEGEND
 from sim.catalog import EVICTION
 from sim.engine import Engine

@@ -6,8 +6,8 @@ from importlib import resources
 
 import pytest
 
-from experiments.serve_line import human_int, read_serve_line
-from experiments.vllm_flags import PLAN_SWITCHES, PLAN_VALUES, SPECULATIVE, known_flags
+from experiments.planning.serve_line import human_int, read_serve_line
+from experiments.planning.vllm_flags import PLAN_SWITCHES, PLAN_VALUES, SPECULATIVE, known_flags
 from workloads.request import InputError
 
 SECRET = "sk-this-is-a-key"
@@ -228,7 +228,7 @@ def test_no_words_at_all():
 
 
 def test_every_option_has_one_class():
-    data = json.loads(resources.files("experiments").joinpath("data/vllm_flags.json").read_text("utf-8"))
+    data = json.loads(resources.files("experiments.planning").joinpath("data/vllm_flags.json").read_text("utf-8"))
     names = [*PLAN_SWITCHES, *PLAN_VALUES, *SPECULATIVE]
     for group in (data["ignored"], *data["unmodelled"].values()):
         assert set(group) <= {"switch", "one", "many", "optional"}

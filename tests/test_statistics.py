@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.rounding import alike, change, plain, rounded
-from experiments.statistics import Estimate, estimate, paired, t_quantile, t_within
+from experiments.whatif.rounding import alike, change, plain, rounded
+from experiments.whatif.statistics import Estimate, estimate, paired, t_quantile, t_within
 
 # Abramowitz and Stegun, table 26.10, and any textbook: two-sided 95 % and 99 %, one-sided 95 %.
 TABLE = {

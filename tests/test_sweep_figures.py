@@ -14,9 +14,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from test_figures import MAGIC, TITLES, drawn  # noqa: F401
 
-from experiments.paper.drawing import COLOURS
-from experiments.pareto import pareto_front, plot_pareto
-from experiments.sweep_figures import MOST_SERIES, Labels, geometric, in_order, plot_heat, plot_lines, style
+from experiments.canvas import COLOURS
+from experiments.whatif.figures import MOST_SERIES, Labels, geometric, in_order, plot_heat, plot_lines, style
+from experiments.whatif.pareto import pareto_front, plot_pareto
 
 LABELS = Labels("a title", "GPU blocks", "running sequences", "running sequences, mean")
 SIZES = (256, 512, 1024, 2048)

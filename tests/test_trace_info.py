@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from small import trace_of
 
 from experiments.trace import SUBCOMMANDS
-from experiments.trace_figure import plot_trace
-from experiments.trace_info import built_in, info
-from experiments.trace_statistics import arrivals, dispersion, peak, sessions, spearman, spread
+from experiments.traces.figure import plot_trace
+from experiments.traces.info import built_in, info
+from experiments.traces.statistics import arrivals, dispersion, peak, sessions, spearman, spread
 from workloads import transform
 from workloads.readers import read_trace
 from workloads.request import InputError, Trace

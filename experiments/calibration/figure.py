@@ -10,8 +10,8 @@ import numpy as np
 from experiments.calibration.fitting import Points
 from experiments.calibration.over_time import GAUGES, Replayed
 from experiments.calibration.report import GAUGES as NAMES
+from experiments.canvas import COLOURS, canvas
 from experiments.figures import GREY, INK, heading, time_unit
-from experiments.paper.drawing import COLOURS, canvas
 from workloads.request import InputError
 
 TITLES = {"ttft": "Time to first token", "tpot": "Time per output token", "itl": "Time between tokens"}

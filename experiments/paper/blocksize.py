@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from experiments.canvas import COLOURS, canvas, lines
 from experiments.paper import fig13, setting
-from experiments.paper.drawing import COLOURS, canvas, lines
 from experiments.paper.measures import (
     SideBySide,
     finished_per_s,

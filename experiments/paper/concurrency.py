@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from experiments.canvas import canvas, grouped
 from experiments.paper import blocksize, setting
-from experiments.paper.drawing import canvas, grouped
 from experiments.paper.measures import SideBySide, finished_per_s, mean_running, opt13b_roofline, waiting_part, waste_of_pool
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import Lab

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from experiments.canvas import canvas, grouped
 from experiments.paper import setting
-from experiments.paper.drawing import canvas, grouped
 from experiments.paper.outcome import Outcome, Row
 from experiments.paper.setting import SYSTEMS, Lab
 from sim.config import SimConfig

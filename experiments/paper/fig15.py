@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from experiments.canvas import canvas, grouped
 from experiments.paper import fig13, setting
-from experiments.paper.drawing import canvas, grouped
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import Lab
 from sim.config import SimConfig

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from experiments.canvas import canvas, legend_below, stacked
 from experiments.paper import setting
-from experiments.paper.drawing import canvas, legend_below, stacked
 from experiments.paper.outcome import Outcome, Row, Table, mean_absolute_difference
 from experiments.paper.setting import SYSTEMS, Lab, PrefillStepTime
 from sim.config import SimConfig

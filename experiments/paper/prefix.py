@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from experiments.canvas import canvas, grouped
 from experiments.paper import setting
-from experiments.paper.drawing import canvas, grouped
 from experiments.paper.fig13 import lognormal
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import Lab

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.paper.drawing import COLOURS, canvas
+from experiments.canvas import COLOURS, canvas
 from experiments.paper.outcome import Outcome, Row
 from experiments.paper.setting import Lab
 from sim import kv_formula as kv

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.canvas import canvas, lines
 from experiments.paper import setting
-from experiments.paper.drawing import canvas, lines
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import SYSTEMS, Lab
 from sim.sizing.hardware import GIB

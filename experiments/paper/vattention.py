@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from experiments.canvas import canvas, grouped
 from experiments.paper import setting
-from experiments.paper.drawing import canvas, grouped
 from experiments.paper.measures import mean_running, waiting_part, waste_of_allocated, waste_of_pool
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import Lab

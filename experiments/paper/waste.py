@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from experiments.canvas import canvas, grouped, lines
 from experiments.paper import fig2, setting
-from experiments.paper.drawing import canvas, grouped, lines
 from experiments.paper.measures import mean_running, waiting_part, waste_of_allocated, waste_of_pool
 from experiments.paper.outcome import Outcome, Row, Table
 from experiments.paper.setting import SYSTEMS, Lab

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.statistics import Estimate
 from experiments.whatif.judging import judge, spared
 from experiments.whatif.outcome import Group, Outcome, changes, unlike_windows
+from experiments.whatif.statistics import Estimate
 
 JsonObject = dict[str, Any]
 

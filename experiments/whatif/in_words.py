@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from experiments.prefix_text import percent
-from experiments.rounding import change, rounded
 from experiments.shown import Line, Sentence, TextTable
-from experiments.statistics import Estimate
 from experiments.whatif.answers import Answer, Effect, answers, broken
 from experiments.whatif.outcome import Group, Outcome
 from experiments.whatif.points import said_of, shown
+from experiments.whatif.rounding import change, rounded
 from experiments.whatif.simulate import METRICS, SEPARATOR
+from experiments.whatif.statistics import Estimate
 from experiments.whatif.store import DONE
 from sim.steady import parse_warmup
 

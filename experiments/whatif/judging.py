@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.statistics import estimate
 from experiments.whatif.search_spec import Search
 from experiments.whatif.simulate import METRICS
+from experiments.whatif.statistics import estimate
 from experiments.whatif.store import DONE, LOST, Row
 from experiments.whatif.values import Scalar
 from sim.memory.allocator import PARTS

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from experiments.statistics import Estimate, estimate, paired
 from experiments.whatif.points import Knobs, Point, baseline_knobs, same_knobs
 from experiments.whatif.scenario import Scenario
 from experiments.whatif.search import Found
 from experiments.whatif.simulate import WINDOWED
+from experiments.whatif.statistics import Estimate, estimate, paired
 from experiments.whatif.store import DONE, Row
 
 

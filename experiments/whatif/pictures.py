@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.pareto import plot_pareto
-from experiments.sweep_figures import Labels, plot_heat, plot_lines
+from experiments.whatif.figures import Labels, plot_heat, plot_lines
 from experiments.whatif.options import traffic_options
 from experiments.whatif.outcome import Group, Outcome
+from experiments.whatif.pareto import plot_pareto
 from experiments.whatif.points import said, shown
 from experiments.whatif.scenario import TRAFFIC
 

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from experiments.html.sweep_page import write_sweep_page
 from experiments.output import deliver, write_json, write_text
 from experiments.shown import drawn
 from experiments.version import VERSION
@@ -19,6 +18,7 @@ from experiments.whatif.answers import answer_json, answers, broken, estimate_js
 from experiments.whatif.export import table_columns, write_csv, write_parquet
 from experiments.whatif.in_words import answer_sentences, baseline_sentence, checks_sentence, failures, remarks, settings_table
 from experiments.whatif.outcome import Group, Outcome
+from experiments.whatif.page import write_sweep_page
 from experiments.whatif.pictures import draw
 from experiments.whatif.search import Found
 from experiments.whatif.search_report import search_sentence

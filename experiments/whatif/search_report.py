@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from experiments.rounding import alike, plain
 from experiments.shown import Sentence
 from experiments.whatif.judging import Verdict
 from experiments.whatif.outcome import Outcome, changes
 from experiments.whatif.points import said_of, shown
+from experiments.whatif.rounding import alike, plain
 from experiments.whatif.search import Found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.prefix_curves import View, room
+from experiments.prefix_caching.curves import View, room
 from sim.caching.stream import COLD, leading_run
 from sim.models.model import ModelShape
 from sim.sizing.hardware import GIB, Gpu

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from experiments.check_report import check_table, verdict
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
-from experiments.plan_figure import parts, plot_budget, usable_gib
-from experiments.plan_report import header, tables, thumb_and_cost
+from experiments.planning.figure import parts, plot_budget, usable_gib
+from experiments.planning.report import header, tables, thumb_and_cost
 from experiments.shown import grouped
 
 JsonObject = dict[str, Any]

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from experiments.canvas import COLOURS, MARKS, canvas, missing
 from experiments.figures import GREY, INK, heading, time_unit
-from experiments.paper.drawing import COLOURS, MARKS, canvas, missing
 from workloads.request import Trace
 
 JsonObject = dict[str, Any]
@@ -30,7 +30,7 @@ def plot_trace(trace: Trace, found: JsonObject, title: str, path: str) -> None:
     ----------
     trace : Trace
     found : dict
-        What `trace_info.info` says of it.
+        What `info.info` says of it.
     title : str
         Taken as plain text.
     path : str

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from experiments import options as opt
-from experiments import trace_statistics as statistics
 from experiments.figures import check_format
 from experiments.output import check_outputs, deliver
 from experiments.reading import add_reading, read, unused
-from experiments.trace_figure import plot_trace
-from experiments.trace_report import print_info
+from experiments.traces import statistics
+from experiments.traces.figure import plot_trace
+from experiments.traces.report import print_info
 from experiments.version import VERSION
 from workloads.messages import show_path
 from workloads.readers import Rows
@@ -92,7 +92,7 @@ def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES, rows
     -------
     dict
         ``trace`` as in `compare`'s JSON, then ``rows``, ``lengths``, ``arrivals``, ``sessions``, ``columns`` and ``content`` of
-        `trace_statistics`, None for what the trace does not have, and ``notes`` that say so.
+        `statistics`, None for what the trace does not have, and ``notes`` that say so.
 
     >>> found = info(Trace("two", np.array([5, 9]), np.array([9, 1])))
     >>> found["lengths"]["prompt_tokens"]["p50"], found["arrivals"], found["content"]

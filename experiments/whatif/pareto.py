@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.canvas import canvas, missing
 from experiments.figures import GREY, INK, heading
-from experiments.paper.drawing import canvas, missing
-from experiments.sweep_figures import HEAD_COLUMNS, MOST_SERIES, Labels, clip_at_0, head_left, style
+from experiments.whatif.figures import HEAD_COLUMNS, MOST_SERIES, Labels, clip_at_0, head_left, style
 
 Row = Mapping[str, Any]
 Box = tuple[float, ...]                                # left, bottom, right, top in pixels

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.case_config import CaseConfig
+from experiments.conformance.config import CaseConfig
 from sim.demand import Demand
 from sim.memory.grouped import GroupedAllocator, GroupKind
 from sim.memory.paged import PagedAllocator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments import options as opt
-from experiments.trace_making import add_sessions, add_source, check, command, finish, parser, read_trace
+from experiments.traces.making import add_sessions, add_source, check, command, finish, parser, read_trace
 from workloads.request import InputError
 from workloads.transform import from_zero, sample
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.case_config import CaseConfig
-from experiments.cases import Case, build
+from experiments.conformance.cases import Case, build
+from experiments.conformance.config import CaseConfig
 from sim.memory.block_pool import NO_HASH, BlockIds
 from sim.step import DecodeRun, Step
 from workloads.request import IntArray, Trace

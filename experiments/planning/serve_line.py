@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.options import human_int
-from experiments.vllm_flags import SPECULATIVE, Flag, known_flags, look_up
+from experiments.planning.vllm_flags import SPECULATIVE, Flag, known_flags, look_up
 from workloads.request import InputError
 
 DTYPES = {"half": "float16", "float": "float32"}

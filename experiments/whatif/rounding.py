@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.statistics import Estimate
+from experiments.whatif.statistics import Estimate
 
 MOST_DECIMALS, PLAIN_TO = 6, 1e7                       # beyond them numbers are written with an exponent
 MOST_DIGITS, LEAST_DIGITS = 3, 2                       # significant ones: of what people compare; of the smaller of two
@@ -14,7 +14,7 @@ def rounded(made: Estimate) -> str:
     At most three significant ones; an interval that would vanish then is written with one of its own. Without an interval as
     `plain` writes it; the whole part is never rounded away.
 
-    >>> from experiments.statistics import estimate
+    >>> from experiments.whatif.statistics import estimate
     >>> rounded(Estimate(5, 0, 38.2417, 0.3, 0.3712, 0.95)), rounded(Estimate(5, 0, 1234.6, 20.0, 24.8, 0.95))
     ('38.2 ± 0.4', '1,235 ± 25')
     >>> rounded(estimate([0.0123456])), rounded(estimate([])), rounded(Estimate(5, 0, 0.5, 0.01, 0.0137, 0.95))
@@ -93,7 +93,7 @@ def change(name: str, before: Estimate, after: Estimate, difference: Estimate, u
     unit : str
         Written behind the numbers.
 
-    >>> from experiments.statistics import estimate, paired
+    >>> from experiments.whatif.statistics import estimate, paired
     >>> print(change("concurrency", estimate([37, 38, 39]), estimate([60, 61, 62.2]), paired([37, 38, 39], [60, 61, 62.2])))
     concurrency 38.0 -> 61.1 (+23.1 ± 0.3)
     >>> print(change("queue p99", estimate([0.4]), estimate([7.9]), paired([0.4], [7.9]), "s"))

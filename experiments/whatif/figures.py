@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.canvas import COLOURS, MARKS, canvas, missing
 from experiments.figures import GREY, INK, heading
-from experiments.paper.drawing import COLOURS, MARKS, canvas, missing
-from experiments.rounding import plain
+from experiments.whatif.rounding import plain
 
 Row = Mapping[str, Any]
 ORDER = (0, 2, 4, 3, 5, 1, 6)                          # colours, the most different ones first

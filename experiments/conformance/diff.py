@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.case_replay import ROW, SHOWN, Replay
+from experiments.conformance.replay import ROW, SHOWN, Replay
 from workloads.request import InputError
 
 AROUND = 3                                             # entries shown on either side of a difference

@@ -50,7 +50,7 @@ def replays(trace: Trace, stream: Accesses, names: Sequence[str], sizes: Sequenc
     names : sequence of str
         Of `EVICTION`.
     sizes : sequence of dict
-        `prefix_curves.room` of each, in blocks of the curves.
+        `curves.room` of each, in blocks of the curves.
     block_size : int
         Of the curves; replayed blocks of another size are as many as the same bytes hold.
     whole : bool

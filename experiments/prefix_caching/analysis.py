@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from experiments import prefix_curves as curves
 from experiments.compare import config_json, trace_json
-from experiments.prefix_money import money, prices
-from experiments.prefix_policies import default_sizes, replayed_stream, replays
-from experiments.prefix_serving import default_pools, serving
+from experiments.prefix_caching import curves
+from experiments.prefix_caching.money import money, prices
+from experiments.prefix_caching.policies import default_sizes, replayed_stream, replays
+from experiments.prefix_caching.serving import default_pools, serving
+from experiments.prefix_caching.tiers import tiers
 from experiments.prefix_text import LEGEND
-from experiments.prefix_tiers import tiers
 from experiments.setup import MOST_BLOCKS, Setup
 from experiments.version import VERSION
 from sim.catalog import EVICTION

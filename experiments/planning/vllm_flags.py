@@ -50,7 +50,7 @@ def known_flags() -> Table:
     >>> flag.name, flag.kind, on
     ('enable-prefix-caching', 'plan', False)
     """
-    data = json.loads(resources.files("experiments").joinpath("data/vllm_flags.json").read_text("utf-8"))
+    data = json.loads(resources.files("experiments.planning").joinpath("data/vllm_flags.json").read_text("utf-8"))
     flags = [Flag(name, "switch", "plan") for name in PLAN_SWITCHES]
     flags += [Flag(name, "one", "plan") for name in (*PLAN_VALUES, "kv-cache-memory-bytes")]
     flags += [Flag(name, "one", "speculative") for name in ("speculative-config", *SPECULATIVE)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.trace_making import add_rate, add_source, check, command, finish, format_of, parser, read_trace
+from experiments.traces.making import add_rate, add_source, check, command, finish, format_of, parser, read_trace
 from workloads.messages import show_path
 
 ABOUT = """Write a trace in another format. What that cannot hold is said, one line each; with --strict nothing is written

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.cache_options import host_tier
-from experiments.prefix_serving import Watch, facts_of
+from experiments.prefix_caching.serving import Watch, facts_of
 from experiments.prefix_text import percent, show
 from experiments.setup import Setup
 from experiments.shown import TextTable, Titled
@@ -35,7 +35,7 @@ def tiers(setup: Setup, options: argparse.Namespace, served: JsonObject | None, 
     options : Namespace
         ``host_cache_gib`` is the one size to try, if any.
     served : dict or None
-        What `prefix_serving.serving` found: its run without a tier is not made again.
+        What `serving.serving` found: its run without a tier is not made again.
     """
     per_token = setup.kv_bytes_per_token
     if per_token is None or served is None or setup.sim.scheduler.swap_blocks is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from experiments.plan_checks import plan_checks
+from experiments.planning.checks import plan_checks
 from experiments.version import VERSION
 from sim.models.mixers import Attention
 from sim.models.model_config import UNKNOWN_TYPE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments import options as opt
-from experiments.trace_making import add_source, check, command, finish, parser, read_trace
+from experiments.traces.making import add_source, check, command, finish, parser, read_trace
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 

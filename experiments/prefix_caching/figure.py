@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.canvas import COLOURS, MARKS, canvas, missing, stacked
 from experiments.figures import GREY, INK, heading
-from experiments.paper.drawing import COLOURS, MARKS, canvas, missing, stacked
 from experiments.prefix_text import show
 
 JsonObject = dict[str, Any]
@@ -23,7 +23,7 @@ ORIGINS = {"other_request": "another request", "same_session": "same session", "
 
 
 def plot_prefix(document: JsonObject, title: str, path: str) -> None:
-    """Draw what `prefix_analysis.analyse` found. The same document gives the same bytes.
+    """Draw what `analysis.analyse` found. The same document gives the same bytes.
 
     Parameters
     ----------

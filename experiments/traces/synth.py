@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from experiments import options as opt
-from experiments.trace_info import info
-from experiments.trace_making import check, command, finish, parser
-from experiments.trace_report import print_info
+from experiments.traces.info import info
+from experiments.traces.making import check, command, finish, parser
+from experiments.traces.report import print_info
 from workloads.request import InputError
 from workloads.synth.recipe import recipe_of_text, recipe_text
 from workloads.synth.spec import value_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.trace_making import add_rate, add_source, check, command, finish, parser, read_trace
+from experiments.traces.making import add_rate, add_source, check, command, finish, parser, read_trace
 from workloads.merge import merge, not_merged
 from workloads.messages import show_path
 from workloads.request import InputError

@@ -1,0 +1,1 @@
+"""What prefix caching gains: curves, policies, tiers, serving and the money (`pagedsim prefix`)."""

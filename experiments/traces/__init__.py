@@ -1,0 +1,1 @@
+"""What is done with request traces: looking, making, converting, cutting, scaling, merging, sampling (`pagedsim trace`)."""
