@@ -1,4 +1,4 @@
-"""How the paper's figures are drawn: same rows, same bytes; colours that colour-blind readers and print keep apart."""
+"""How figures of rows are drawn: same rows, same bytes; colours that colour-blind readers and print keep apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: f
     path : str
         Ends in .png, .svg or .pdf.
     title : str
-        Taken as plain text.
+        Taken as plain text; none where empty.
     across, down : int
         How many axes in a row, and rows.
     width, height : float
@@ -42,7 +42,8 @@ def canvas(path: str, title: str, across: int = 1, width: float = 5.2, height: f
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         figure = Figure(figsize=(width * across, height * down), layout="constrained")
-        figure.suptitle(title, fontsize=9, color=INK)
+        if title:
+            figure.suptitle(title, fontsize=9, color=INK)
         axes = figure.subplots(down, across, squeeze=False).ravel().tolist()
         for one in axes:
             one.spines[["top", "right"]].set_visible(False)

@@ -127,7 +127,7 @@ def _watchers(moving: Sequence[Observer], logs: list[StayLog]) -> Callable[[int]
 
 # ---------------------------------------------------------------------- results
 def compare_json(setup: Setup, served: list[Served], warm_up: str | None, stays: Mapping[str, list[Stays]]) -> dict[str, Any]:
-    """The whole result as CONTRACT.md's object, and ``measured`` in each scenario if there is a warm-up rule.
+    """The whole result as one object (docs/reference.md), and ``measured`` in each scenario if there is a warm-up rule.
 
     Nothing in it depends on the wall clock. ``stays`` are looked at for ``measured`` only: those of each replica, by allocator.
     """

@@ -20,11 +20,11 @@ from workloads.messages import show_path
 from workloads.request import InputError
 
 EXAMPLES = """examples:
-  pagedsim conform golden/*.json
-  pagedsim conform --totals golden/large.json --run 0 lognormal.json
+  pagedsim conform tests/data/golden/*.json
+  pagedsim conform --totals tests/data/golden/large.json --run 0 REQUESTS.json
 
 A case holds requests, a configuration and what vLLM's scheduler decided (tests/data/golden has some; tests/oracle says how
-to record more). Files whose cases hold layers are checked through the planner.
+to record more, and what the requests of a large run are). Files whose cases hold layers are checked through the planner.
 """
 LONGEST_JUMP = 1024
 JsonObject = dict[str, Any]

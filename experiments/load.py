@@ -56,16 +56,32 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
     return _timed(trace, options, notes)
 
 
+def generator(seed: int, stream: str, number: int = 0) -> np.random.Generator:
+    """The generator of one stream, of the first of several traces or a later one.
+
+    Made when it is wanted: a recorded trace wants none, and then numpy need not load them.
+    """
+    of_stream = np.random.SeedSequence(seed).spawn(len(STREAMS))[STREAMS.index(stream)]
+    return np.random.default_rng(of_stream.spawn(number)[-1] if number else of_stream)
+
+
 def _rng(options: argparse.Namespace, stream: str) -> np.random.Generator:
-    """The generator of one stream, made when it is wanted: a recorded trace wants none, and then numpy need not load them."""
-    return np.random.default_rng(np.random.SeedSequence(options.seed).spawn(len(STREAMS))[STREAMS.index(stream)])
+    return generator(options.seed, stream)
+
+
+def built_in(seed: int, rate_per_s: float = DEFAULT_RATE, times: str | None = None, part: str = "") -> Trace:
+    """The built-in chat workload; ``times`` and ``part`` are words of its name."""
+    made = synthetic.chat_workload(rng=generator(seed, "lengths"), requests=CHAT_REQUESTS, rate_per_s=rate_per_s)
+    return replace(made, source=f"built-in chat workload ({part}{CHAT_REQUESTS:,} requests, ShareGPT lengths, a shared 256-token "
+                                f"system prompt, {times or f'{rate_per_s:g} requests/s'}, seed {seed})")
 
 
 def _read_or_make(options: argparse.Namespace) -> Trace:
     if options.trace is None:
         unused(options)
-        made = _at_rate(options, synthetic.chat_workload, rng=_rng(options, "lengths"), requests=CHAT_REQUESTS)
-        return replace(made, source=_chat_source(options))
+        times = "all at once" if options.saturate else None
+        cut = options.limit is not None and options.limit < CHAT_REQUESTS
+        return _at_rate(options, built_in, seed=options.seed, times=times, part=f"{options.limit:,} of " if cut else "")
     rows, asked = read(options)
     return rows.to_trace(asked)
 
@@ -112,13 +128,6 @@ def _at_rate(options: argparse.Namespace, make: Callable[..., Trace], **argument
             return make(rate_per_s=options.rate or DEFAULT_RATE, **arguments)
     except ValueError as error:
         raise InputError(f"--rate: {error}") from None
-
-
-def _chat_source(options: argparse.Namespace) -> str:
-    times = "all at once" if options.saturate else f"{options.rate or DEFAULT_RATE:g} requests/s"
-    part = f"{options.limit:,} of " if options.limit is not None and options.limit < CHAT_REQUESTS else ""
-    return (f"built-in chat workload ({part}{CHAT_REQUESTS:,} requests, ShareGPT lengths, a shared 256-token system prompt, "
-            f"{times}, seed {options.seed})")
 
 
 def _timed(trace: Trace, options: argparse.Namespace, notes: list[str]) -> Trace:

@@ -1,4 +1,4 @@
-"""Command-line options shared by the commands, under vLLM's own flag names (CONTRACT.md)."""
+"""Command-line options shared by the commands, under vLLM's own flag names."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def plan_json(options: argparse.Namespace, notes: list[str]) -> dict[str, Any]:
-    """The whole plan as CONTRACT.md's object, and more."""
+    """The whole plan as one object."""
     model, gpu = model_and_gpu(options, notes)
     if model is None and options.max_model_len is None:
         raise InputError("--num-gpu-blocks-override without a --model: --max-model-len is wanted")

@@ -119,7 +119,7 @@ def load(name: str) -> Experiment:
 
 
 def to_json(name: str, experiment: Experiment, outcome: Outcome, options: argparse.Namespace) -> JsonObject:
-    """CONTRACT's object, with the limit, title, tables and notes besides."""
+    """The JSON: rows and whether all are inside, with limit, title, tables and notes."""
     return {"schema": 1, "name": name, "rows": [row.json() for row in outcome.rows], "ok": outcome.ok,
             "command": shlex.join(["pagedsim", *_words(name, options)]), "pagedsim": VERSION, "seed": options.seed,
             "limit": None if name == "seeds" else options.limit, "title": experiment.TITLE, "source": experiment.SOURCE,

@@ -74,6 +74,18 @@ ALLOCATORS: dict[str, Callable[[Demand, SimConfig], Allocator]] = {
 }
 """Name -> (demand, config) -> allocator."""
 
+ABOUT = {
+    "contiguous-max": "max_model_len slots in a row for each sequence",
+    "contiguous-pow2": "prompt + the next power of two of the output, in a row",
+    "contiguous-oracle": "exactly what a sequence will fill, in a row: the output length is known beforehand",
+    "paged": "blocks, taken one by one as a sequence grows",
+    "paged-prefix": "blocks, and full ones are found again by their prefix hash and shared",
+    "paged-reserve": "at admission all blocks a sequence may come to need",
+    "token": "single slots",
+    "vattention": "pages of memory behind a contiguous range of addresses",
+}
+"""Name -> what a sequence is given, for people; an allocator without a line here goes by its name alone."""
+
 SCHEDULERS = {"continuous": Scheduler, "static": StaticScheduler}
 """`SchedulerConfig.batching` -> scheduler."""
 

@@ -63,7 +63,7 @@ class SimConfig:
     scheduler : SchedulerConfig
     step_time : StepTime
     saturate : bool
-        All requests arrive at time 0 and memory alone limits; averages cover the time somebody is refused (LEDGER "Windows").
+        All requests arrive at time 0 and memory alone limits; averages cover the time somebody is refused (docs/measuring.md).
     refuse_impossible : bool
         Reject at arrival what could never finish alone in the pool. Off, such a request waits for ever, as in the
         recorded cases of the real scheduler.

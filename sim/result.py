@@ -1,4 +1,7 @@
-"""Metrics of one run, computed from its facts: where the slots went, concurrency, latency, hits. CONTRACT.md's names."""
+"""Metrics of one run, computed from its facts: where the slots went, concurrency, latency, hits.
+
+Each number is defined in docs/reference.md.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The laws of the house that can be read off the source: imports point left, one file knows simpy, allocators know no clock."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,36 @@ def test_imports_point_left(path):
         if top in OURS:
             assert ORDER.index(top) <= ORDER.index(package), module
             assert not inside, f"{module} is imported inside a function"
+
+
+def modules_named(path):
+    """Our modules that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    for node in (node for node in nodes if isinstance(node, ast.ImportFrom)):
+        inner = {f"{node.module}.{alias.name}" for alias in node.names}
+        names |= inner if inner <= set(MODULES) else {node.module, *inner}
+    return names & set(MODULES)
+
+
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}
+
+
+def test_no_module_needs_itself():
+    """Imports go round nowhere."""
+    needs = {module: modules_named(path) - {module} for module, path in MODULES.items()}
+    while ready := [module for module, wanted in needs.items() if not wanted & set(needs)]:
+        for module in ready:
+            del needs[module]
+    assert not needs
+
+
+def test_every_document_that_a_source_names_is_there():
+    known = {p.name for p in ROOT.rglob("*.md") if ".venv" not in p.parts}
+    texts = [*FILES, *(ROOT / "tests").glob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    named = {(path.name, name) for path in texts for name in re.findall(r"[\w-]+\.md\b", path.read_text(encoding="utf-8"))}
+    made = {"reproduction.md", "papers.md"}                  # the one a command writes, the other where facts are
+    assert sorted((path, name) for path, name in named if name not in known | made) == []
 
 
 def test_the_trace_imports_nothing_of_ours():

@@ -1,5 +1,5 @@
 """The seven parts of the pool, state by state, computed by hand. Order: token states, reserved, internal, cached,
-external, remainder, idle (LEDGER.md)."""
+external, remainder, idle."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from small import config_of, parts, states, trace_of
 from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState
 from sim.memory.allocator import SlotCounts
 
-A, B = (5, 3), (6, 1)                                  # the requests of LEDGER.md's worked example
+A, B = (5, 3), (6, 1)                                  # the requests of the worked example
 
 
 def test_worked_example_paged():

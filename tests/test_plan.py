@@ -10,7 +10,7 @@ from sim.sizing.hardware import GIB
 from tests.cli_run import run
 
 LLAMA = ("--model", "Llama-3.1-8B", "--gpu", "H100", "--max-model-len", "8192")
-CONTRACT = ("schema", "model", "gpu", "kv_bytes_per_token", "kv_bytes_per_block", "weights_gib", "activation_gib", "overhead_gib",
+FIELDS = ("schema", "model", "gpu", "kv_bytes_per_token", "kv_bytes_per_block", "weights_gib", "activation_gib", "overhead_gib",
             "available_kv_gib", "num_blocks", "kv_tokens", "max_model_len", "max_concurrency", "fits", "log_lines", "knobs")
 
 
@@ -30,7 +30,7 @@ def complaint(capsys, *arguments):
 # ---------------------------------------------------------------------- the object
 def test_the_object_of_the_contract(capsys):
     made = planned(capsys, *LLAMA)
-    assert [name for name in CONTRACT if name not in made] == []
+    assert [name for name in FIELDS if name not in made] == []
     assert (made["schema"], made["kv_bytes_per_token"], made["kv_bytes_per_block"]) == (1, 131_072, 2_097_152)
     assert made["num_blocks"] == math.floor(made["available_kv_gib"] * GIB / 2_097_152)
     assert made["kv_tokens"] == made["num_blocks"] * 16

@@ -15,7 +15,7 @@ from experiments.paper.setting import Lab, PrefillStepTime
 from sim.memory.allocator import PARTS
 from sim.step_time import StepLoad
 
-KEYS = ["label", "published", "ours", "difference", "tolerance", "ok"]      # CONTRACT's row
+KEYS = ["label", "published", "ours", "difference", "tolerance", "ok"]      # what programs read
 
 
 # ---------------------------------------------------------------------- rows and outcomes
@@ -165,6 +165,10 @@ def test_a_cell_cannot_break_the_table_or_the_page(capsys, tmp_path):
     assert "p &lt; q" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in tables} == {3, 9}
+
+
+def test_a_number_of_the_page_keeps_its_digits():
+    assert [page._cell(value) for value in (131072.0, 12345.678, 20.4321, 131072, None)] == ["131072", "12346", "20.43", "131072", ""]
 
 
 @pytest.mark.usefixtures("_made_up")

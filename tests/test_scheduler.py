@@ -98,7 +98,7 @@ def test_a_pool_that_can_make_no_progress_names_the_request(monkeypatch):
 
 
 def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
-    # LEDGER "Clock": at one instant update, then all arrivals, then schedule. Steps of 10 us; request 2 arrives as one ends.
+    # At one instant update, then all arrivals, then schedule. Steps of 10 us; request 2 arrives as one ends.
     config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
     run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
     assert run.log.admitted_us.tolist() == [0, 10, 10]

@@ -196,6 +196,17 @@ def test_people_think_as_long_as_before(capsys, tmp_path, talk):
     assert read_trace(out).arrival_us.tolist() == [0, 500_000, 1_000_000, 1_500_000, 2_000_000]
 
 
+# ---------------------------------------------------------------------- times that are drawn
+def test_a_rate_draws_the_times_that_compare_draws(capsys, tmp_path):
+    lengths = tmp_path / "lengths.csv"
+    lengths.write_text("prompt_tokens,output_tokens\n" + "9,1\n" * 40)
+    run(capsys, "trace", "convert", lengths, tmp_path / "timed.csv", "--to", "csv", "--rate", "2", "--seed", "5", "-q")
+    common = ("--num-gpu-blocks-override", "99", "--allocator", "paged", "--json", "-", "-q")
+    drawn = run(capsys, "compare", lengths, "--rate", "2", "--seed", "5", *common).json
+    written = run(capsys, "compare", tmp_path / "timed.csv", *common).json
+    assert drawn["scenarios"] == written["scenarios"] and drawn["trace"]["duration_s"] > 10
+
+
 # ---------------------------------------------------------------------- merge
 def test_merge(capsys, tmp_path, week, talk):
     out = tmp_path / "out.csv"

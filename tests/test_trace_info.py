@@ -14,9 +14,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from small import trace_of
 
+from experiments.load import built_in
 from experiments.trace import SUBCOMMANDS
 from experiments.traces.figure import plot_trace
-from experiments.traces.info import built_in, info
+from experiments.traces.info import info
 from experiments.traces.statistics import arrivals, dispersion, peak, sessions, spearman, spread
 from workloads import transform
 from workloads.readers import read_trace
@@ -193,7 +194,7 @@ def test_json_is_the_same_in_a_file_and_twice(capsys, tmp_path):
 def test_the_built_in_workload_is_that_of_compare(capsys):
     ours = run(capsys, "trace", "info", "--json", "-", "-q").json["trace"]
     theirs = run(capsys, "compare", "--allocator", "paged", "--json", "-", "-q").json["trace"]
-    assert {k: ours[k] for k in theirs if k != "source"} == {k: theirs[k] for k in theirs if k != "source"}
+    assert {key: ours[key] for key in theirs} == theirs
 
 
 def test_lines_fit_and_quiet_hides_notes(capsys, tmp_path):

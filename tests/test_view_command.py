@@ -16,6 +16,7 @@ import experiments.view
 from experiments.html.page import data_block
 from experiments.viewer.document import LaneLog, document
 from experiments.viewer.wording import Names
+from sim.catalog import ALLOCATORS
 from sim.engine import Engine
 
 
@@ -146,3 +147,12 @@ def test_a_heavy_page_says_so(capsys, tmp_path, monkeypatch):
     said = run(capsys, "view", "--html", tmp_path / "map.html", "--allocator", "paged")
     assert ", 10 of " in said.out
     assert "note: a page of 0.1 MB: fewer --events, --limit or fewer allocators make it lighter" in said.err
+
+
+def test_an_allocator_of_ones_own_is_drawn(capsys, tmp_path, monkeypatch):
+    """One line in the catalogue is enough."""
+    monkeypatch.setitem(ALLOCATORS, "mine", ALLOCATORS["paged"])
+    page = tmp_path / "map.html"
+    trace = lengths(tmp_path, [(9, 3)] * 3)
+    said = run(capsys, "view", trace, "--num-gpu-blocks-override", "9", "--allocator", "mine", "--html", page)
+    assert said.status == 0 and '"about":"mine"' in page.read_text().replace(": ", ":")

@@ -22,7 +22,7 @@ small = st.integers(0, 7)
 
 
 def reservation(policy, prompt, output, max_model_len):
-    """LEDGER "Reservations", one request at a time."""
+    """What is reserved, one request at a time."""
     if policy == "max":
         return max_model_len
     power = 1

@@ -1,4 +1,4 @@
-"""Layouts of layers that vLLM's own planner sized (``golden/capacity.json``), and how ours differs.
+"""Layouts of layers that vLLM's own planner sized (``tests/data/golden/capacity.json``), and how ours differs.
 
 A case gives ``layers`` (kind, how many, fields), bytes and limits; the planner's blocks, groups, tokens and concurrency
 must be those recorded, to the digit.

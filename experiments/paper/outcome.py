@@ -60,7 +60,7 @@ class Row:
         return inside and (self.tolerance is None or self.difference is None or abs(self.difference) <= self.tolerance)
 
     def json(self) -> JsonObject:
-        """As CONTRACT's row, with unit, bounds and note besides."""
+        """As a row of the JSON, with unit, bounds and note."""
         bounds = None if self.least is None and self.most is None else [self.least, self.most]
         return {"label": self.label, "published": self.published, "ours": self.ours, "difference": self.difference,
                 "tolerance": self.tolerance, "ok": self.ok, "unit": self.unit, "bounds": bounds, "note": self.note}

@@ -58,7 +58,9 @@ def _table(columns: list[str], rows: list[list[object]]) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return _text(f"{value:.4g}" if isinstance(value, float) else str(value))
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return _text(str(value))
 
 
 def _text(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The plan as one object: CONTRACT.md's fields, the budget's terms, the groups, the inverse, the knobs, the warnings."""
+"""The plan as one object: what fits, the budget's terms, the groups, the inverse, the knobs, the warnings."""
 
 from __future__ import annotations
 

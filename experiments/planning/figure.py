@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from experiments.figures import INK, SETTINGS, UNDATED
-from experiments.output import replacing
+from experiments.canvas import canvas
+from experiments.figures import INK
 from workloads.request import InputError
 
 OVER = "over the limit"
@@ -25,17 +24,8 @@ def plot_budget(made: dict[str, Any], path: str) -> None:
     """
     if not made["budget"]:
         raise InputError("--plot: the pool was given, so there is no budget to draw")
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    with matplotlib.rc_context(SETTINGS):
-        figure, axes = pyplot.subplots(figsize=(9, 3.0), layout="constrained")
+    with canvas(path, "", width=9, height=3.0) as (axes,):
         draw_budget(axes, made)
-        with replacing(path) as name:
-            figure.savefig(name, dpi=150, metadata=UNDATED[Path(path).suffix.lower()])
-        pyplot.close(figure)
 
 
 def draw_budget(axes: Any, made: dict[str, Any]) -> None:

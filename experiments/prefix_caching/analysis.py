@@ -1,4 +1,4 @@
-"""All that `prefix` finds, as one JSON-able object: CONTRACT.md's keys first, then what goes beyond them."""
+"""All that `prefix` finds, as one JSON-able object: the analysis first, then what was asked for besides."""
 
 from __future__ import annotations
 

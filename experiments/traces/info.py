@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments import options as opt
 from experiments.figures import check_format
+from experiments.load import built_in
 from experiments.output import check_outputs, deliver
 from experiments.reading import add_reading, read, unused
 from experiments.traces import statistics
@@ -20,7 +19,6 @@ from experiments.version import VERSION
 from workloads.messages import show_path
 from workloads.readers import Rows
 from workloads.request import InputError, Trace
-from workloads.synthetic import chat_workload
 
 EXAMPLES = """examples:
   pagedsim trace info
@@ -69,11 +67,6 @@ def _read_or_make(options: argparse.Namespace) -> tuple[Rows | None, Trace]:
         return None, built_in(options.seed)
     rows, asked = read(options)
     return rows, rows.to_trace(asked)
-
-
-def built_in(seed: int) -> Trace:
-    """The chat workload that `compare` replays where it is given no trace."""
-    return chat_workload(np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0]))
 
 
 def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES, rows: Rows | None = None) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from experiments import options as opt
+from experiments.load import generator
 from experiments.output import check_outputs, write_text
 from experiments.reading import add_reading, read
 from workloads.messages import show_path
@@ -88,9 +87,8 @@ def read_trace(options: argparse.Namespace, path: str, number: int = 0) -> Trace
     rate = getattr(options, "rate", None)
     if rate is None or trace.arrival_us is not None:
         return trace
-    rng = np.random.default_rng(np.random.SeedSequence(options.seed).spawn(number + 1)[number])
     notes = (*(note for note in trace.notes if note != NO_TIMES), f"Poisson arrivals at {rate:g} requests/s, seed {options.seed}")
-    return replace(with_poisson_arrivals(trace, rate, rng), notes=notes)
+    return replace(with_poisson_arrivals(trace, rate, generator(options.seed, "arrivals", number)), notes=notes)
 
 
 def command(name: str, argv: Sequence[str], files: Sequence[str]) -> str:

@@ -15,22 +15,13 @@ from experiments.viewer.moments import Places, Stop
 from experiments.viewer.record import Frame, Recorder
 from experiments.viewer.snapshot import Drawn, Snapshot
 from experiments.viewer.wording import Names
+from sim.catalog import ABOUT
 from sim.memory.allocator import Allocator
 from sim.memory.contiguous import ContiguousAllocator
 from sim.run import REJECTIONS, Run
 from sim.scheduler import Scheduler
 
 JsonObject = dict[str, Any]
-ABOUT = {
-    "contiguous-max": "max_model_len slots in a row for each sequence",
-    "contiguous-pow2": "prompt + the next power of two of the output, in a row",
-    "contiguous-oracle": "exactly what a sequence will fill, in a row: the output length is known beforehand",
-    "paged": "blocks, taken one by one as a sequence grows",
-    "paged-prefix": "blocks, and full ones are found again by their prefix hash and shared",
-    "paged-reserve": "at admission all blocks a sequence may come to need",
-    "token": "single slots",
-    "vattention": "pages of memory behind a contiguous range of addresses",
-}
 
 
 class LaneLog(Recorder):
@@ -87,7 +78,7 @@ class LaneLog(Recorder):
         """Its part of the document; ``place`` numbers the stops of all lanes."""
         config, allocator, keys = run.config, self.drawn, self.changes.keys
         return {
-            "name": self.name, "about": ABOUT[self.name], "at": [place[stop] for stop in self.stops],
+            "name": self.name, "about": ABOUT.get(self.name, self.name), "at": [place[stop] for stop in self.stops],
             "first": self._start, "frames": self._written, "moments": self.moments, "notes": self._notes(run),
             "names": [self.names.sequence(key) for key in keys], "requests": [key[0] for key in keys],
             "fixed": fixed_lines(allocator, config.num_blocks, config.block_size, config.max_model_len, per_token),

@@ -1,6 +1,6 @@
 """Answers: what each change does against the baseline, and what brings a worse one back, as sentences and as JSON.
 
-    rate 2 -> 4: concurrency 38.1 -> 61.4 (+23 ± 1), queue p99 0.40 s -> 7.9 s, preemptions 0 -> 412
+    rate 2 -> 4: concurrency 38.1 -> 61.4 (+23 ± 1), queue p99 0.40 s -> 7.90 s (+7.50), preemptions 0 -> 412
         kv-cache-dtype auto -> fp8 brings it back: queue p99 0.5 s, ...
 """
 

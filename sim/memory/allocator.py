@@ -13,7 +13,7 @@ same contents, and whoever first writes into a block that others hold too writes
 sequence in again, and `counts` says where every slot is. A *handle* is a small integer that names a running sequence inside the
 allocator. Allocators know no clock and no randomness: "least recent" is a place in a queue.
 
-The seven parts of the pool (LEDGER.md), which add up to its capacity after every event:
+The seven parts of the pool (docs/glossary.md), which add up to its capacity after every event:
 
     | token states | reserved | internal | cached | external | remainder | idle |
       holds a        will be    never      free,    free (or rounding)    free and

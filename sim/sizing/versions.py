@@ -33,7 +33,7 @@ class Version:
     # what a server has left, and takes for granted
     @property
     def default_utilization(self) -> float:
-        """``gpu_memory_utilization`` where none is given (section 9)."""
+        """``gpu_memory_utilization`` where none is given."""
         return 0.92 if self.number >= (0, 20, 0) else 0.9
 
     @property
@@ -97,7 +97,7 @@ class Version:
     # what the pool and the scheduler do
     @property
     def splits_freed(self) -> bool:
-        """Whether freed blocks without a hash are reused first (section 9: since 0.25)."""
+        """Whether freed blocks without a hash are reused first (since 0.25)."""
         return self.number >= (0, 25, 0)
 
     @property

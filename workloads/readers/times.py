@@ -103,7 +103,7 @@ def join_stamps(parts: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], int]:
 
 
 def since_first_us(stamps: NDArray[Any], units_per_us: int) -> IntArray:
-    """Microseconds since the least stamp, rounded half to even (LEDGER.md, "Clock").
+    """Microseconds since the least stamp, rounded half to even.
 
     Parameters
     ----------
