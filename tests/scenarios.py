@@ -20,6 +20,8 @@ from small import config_of
 from sim.catalog import ALLOCATORS, ROUTERS
 from sim.config import HostMemory, SimConfig
 from sim.engine import Engine
+from sim.memory.contiguous import ContiguousAllocator
+from sim.result import scenario
 from sim.run import Observer, Run
 from sim.step_time import ConstantStepTime, RooflineStepTime
 from workloads.request import ContentIds, Trace
@@ -74,6 +76,46 @@ class Steps(Observer):
         assert self.steps <= self.most, f"more than {self.most} steps"
 
 
+class Recount(Observer):
+    """Adds up the pool at every event, and what is held from the block tables and reservations alone."""
+
+    def started(self, allocator, scheduler):
+        self.allocator, self.scheduler = allocator, scheduler
+
+    def scheduled(self, now_us, step):
+        allocator, scheduler = self.allocator, self.scheduler
+        counts = allocator.counts(scheduler.computed, scheduler.refused)
+        assert sum(counts) == allocator.capacity and min(counts) >= 0, counts
+        assert scheduler.computed == scheduler.running.computed.sum()
+        if isinstance(allocator, ContiguousAllocator):
+            held = sum(allocator.placed(handle)[1] for handle in scheduler.held())
+        else:
+            blocks = [allocator.table(handle) for handle in scheduler.held()]
+            held = allocator.block_size * len(np.unique(np.concatenate(blocks))) if blocks else 0
+        assert sum(counts[:3]) == held
+
+    def jumped(self, jump):
+        self.scheduled(jump.end_us, None)
+
+    def updated(self, now_us, finished):
+        assert self.scheduler.computed == self.scheduler.running.computed.sum()
+
+
+class Refused(Observer):
+    """Whether anybody was refused for want of memory, or preempted."""
+
+    ever = False
+
+    def started(self, allocator, scheduler):
+        self.scheduler = scheduler
+
+    def scheduled(self, now_us, step):
+        self.ever = self.ever or self.scheduler.refused is not None or bool(step.preempted)
+
+    def jumped(self, jump):
+        self.ever = self.ever or jump.run.refused is not None
+
+
 def contents(rows, cover_output=False):
     """Content ids of all requests, an id a span; ``rows`` a list of ids a request."""
     starts = np.cumsum([0, *map(len, rows)])
@@ -97,12 +139,18 @@ def traces(draw, most=14):
         for name, value in zip(columns, (prompt, output, now, session, think, draw(st.integers(0, 2))), strict=True):
             columns[name].append(value)
     made = {name: np.array(column, np.int64) for name, column in columns.items()}
-    several = draw(st.sampled_from([None, None, "samples", "beam_width"]))
+    several = draw(st.sampled_from([None, None, None, "samples", "beam_width"]))
     if several:
         made[several] = np.array(draw(st.lists(st.integers(1, 3), min_size=n, max_size=n)), np.int64)
     if draw(st.booleans()):
         made["max_tokens"] = made["output_tokens"] + np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)), np.int64)
     return Trace("at random", content=contents(ids, cover), **made)
+
+
+def largest(trace, max_model_len):
+    """Slots of the largest request, all its sequences at their full lengths."""
+    ends = np.minimum(trace.prompt_tokens + trace.output_tokens, max_model_len) - 1
+    return (ends * (1 if trace.sequences is None else trace.sequences)).max()
 
 
 @st.composite
@@ -116,14 +164,17 @@ def scenarios(draw, allocators=tuple(ALLOCATORS), most=14):
     if special == "async":
         trace = replace(trace, samples=None, beam_width=None)
     swap = draw(st.sampled_from([0, 3, 20])) if "swap" in special else None
-    length, budget = draw(st.integers(8, 60)), draw(st.sampled_from([None, 8, 32, 64]))
+    length, size = draw(st.sampled_from([54, 54, 40, 20, 9])), draw(st.sampled_from([1, 2, 4, 4, 8]))
+    budget = draw(st.sampled_from([None, None, 8, 32, 64]))
+    least = -(-int(largest(trace, length)) // size)    # with so many blocks nobody is too large; with fewer some are
+    blocks = draw(st.integers(least, 2 * least) | st.integers(least // 2, least))
     host = allocator == "paged-prefix" and swap is None and draw(st.booleans())
     config = config_of(
-        draw(st.integers(2, 40)), draw(st.sampled_from([1, 2, 4, 8])), length,
+        1 + blocks, size, length,
         placement=draw(st.sampled_from(["buddy", "first-fit", "best-fit"])),
         page_slots=draw(st.integers(1, 12)), split_freed=draw(st.booleans()),
         policy=draw(st.sampled_from(["fcfs", "priority"])), go_on_after_own_preemption=draw(st.booleans()),
-        max_num_seqs=draw(st.sampled_from([1, 3, 8])), max_num_batched_tokens=budget,
+        max_num_seqs=draw(st.sampled_from([8, 8, 3, 1])), max_num_batched_tokens=budget,
         enable_chunked_prefill=draw(st.booleans()) or (budget is not None and budget < length),
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 1, 6])), exempt_lone_prefill=draw(st.booleans()),
         reserve_full_isl=draw(st.booleans()), watermark=draw(st.sampled_from([0.0, 0.0, 0.1, 0.9])),
@@ -144,3 +195,47 @@ def earlier(draw, trace):
     ids = [draw(st.lists(st.integers(0, 4), min_size=1, max_size=6)) for _ in range(draw(st.integers(1, 4)))]
     content = contents(ids, trace.content.cover_output)
     return Trace("earlier", np.array([SPAN * len(row) for row in ids]), np.ones(len(ids), np.int64), content=content)
+
+
+def run_of(trace, config, name):
+    """One allocator's run."""
+    return Engine(trace, config, name).run()
+
+
+COLUMNS = ("admitted_us", "first_token_us", "finished_us", "hit_tokens", "preemptions", "residence_us")
+
+
+def everything(run):
+    """All that a run reports, for equality."""
+    log = run.log
+    columns = [getattr(log, c).tolist() for c in COLUMNS]
+    return scenario("x", run), columns, log.token_us, run.ledger.peak_used, run.ledger.internal_excess, run.peak_at_limit
+
+
+def times(run):
+    """When what happened to each request, and how often it was preempted."""
+    log = run.log
+    return [column.tolist() for column in (run.arrival_us, log.admitted_us, log.first_token_us, log.finished_us, log.preemptions,
+                                           log.residence_us)]
+
+
+# ---------------------------------------------------------------------- narrowed
+PLAIN = ("paged", "token", "vattention", "paged-reserve", "contiguous-max", "contiguous-pow2", "contiguous-oracle")
+"""Allocators that find no prefixes again."""
+
+
+def plain(s, k):
+    """Any allocator that finds no prefixes again, and nothing served before."""
+    name = s.allocator if s.allocator in PLAIN else PLAIN[k % len(PLAIN)]
+    return s.but(allocator=name, warm=None, host_memory=None)
+
+
+def disjoint(s):
+    """The same requests with contents of their own."""
+    spans = np.diff(s.trace.content.starts)
+    ids = np.split(np.arange(1000, 1000 + spans.sum()), np.cumsum(spans)[:-1])
+    return s.but(trace={"content": contents([row.tolist() for row in ids], s.trace.content.cover_output)})
+
+
+def one_sequence(s):
+    return s.but(trace={"samples": None, "beam_width": None})

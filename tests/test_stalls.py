@@ -1,0 +1,164 @@
+"""A pool that can make no progress: one line names the request at fault, at once; and no run goes on for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from relations import most_steps
+from scenarios import Steps, scenarios
+from small import LONG, config_of, trace_of
+
+from sim.demand import Demand
+from sim.engine import Engine
+from sim.memory.grouped import GroupedAllocator, GroupKind
+from sim.request_log import NEVER
+from sim.run import Stalled
+from sim.scheduler import Scheduler
+
+ALONE = {"refuse_impossible": False, "data_parallel_size": 1, "warm": None}
+
+
+def several(requests, **columns):
+    return replace(trace_of(requests), **{name: np.array(column, np.int64) for name, column in columns.items()})
+
+
+# name -> (trace, num_blocks of 4 slots, options, allocator, requests that are stuck, what the line says)
+NO_ROOM = "waits for {} more slots, of {} there are, and nobody runs: the pool can make no progress"
+AGAIN = "preempts itself at {} tokens beside nobody, again and again: it waits for more than the {} slots there are"
+WAYS = {
+    "a prompt larger than the pool": (
+        trace_of([(30, 1), (4, 2)]), 4, {}, "paged", [0, 1], "request 0 (30 + 1 tokens) " + NO_ROOM.format(32, 12)),
+    "behind one that is served": (
+        trace_of([(4, 2), (30, 1), (4, 2)]), 4, {}, "paged", [1, 2], "request 1 (30 + 1 tokens) " + NO_ROOM.format(32, 12)),
+    "a reservation larger than the pool": (
+        trace_of([(4, 2)]), 4, {}, "contiguous-max", [0], "request 0 (4 + 2 tokens) " + NO_ROOM.format(40, 12)),
+    "an output larger than the pool": (
+        trace_of([(4, 20)]), 4, {}, "paged", [0], "request 0 (4 + 20 tokens) " + NO_ROOM.format(16, 12)),
+    "in chunks, without the gate": (
+        trace_of([(30, 1)]), 4, {"max_num_batched_tokens": 8, "max_num_seqs": 8, "reserve_full_isl": False}, "paged", [0],
+        "request 0 (30 + 1 tokens) " + AGAIN.format(8, 12)),
+    "under a long-prefill threshold": (
+        trace_of([(30, 1)]), 4, {"long_prefill_token_threshold": 3, "exempt_lone_prefill": False, "reserve_full_isl": False},
+        "paged", [0], "request 0 (30 + 1 tokens) " + AGAIN.format(12, 12)),
+    "in chunks that are found again": (
+        trace_of([(30, 1)], [list(range(8))]), 4, {"long_prefill_token_threshold": 3, "exempt_lone_prefill": False,
+                                                   "reserve_full_isl": False},
+        "paged-prefix", [0], "request 0 (30 + 1 tokens) " + NO_ROOM.format(4, 12)),
+    "samples that together do not fit": (
+        several([(4, 9)], samples=[3]), 4, {}, "paged", [0], "request 0 (4 + 9 tokens) " + AGAIN.format(4, 12)),
+    "beams that together do not fit": (
+        several([(4, 9)], beam_width=[3]), 4, {}, "token", [0], "request 0 (4 + 9 tokens) " + AGAIN.format(4, 12)),
+    "samples and a host pool too small": (
+        several([(4, 9)], samples=[3]), 4, {"swap_blocks": 1}, "paged", [0], "request 0 (4 + 9 tokens) " + AGAIN.format(4, 12)),
+    "more sequences than places": (
+        several([(4, 2)], samples=[4]), 9, {"max_num_seqs": 3}, "paged", [0],
+        "request 0 (4 + 2 tokens) waits for more than 3 sequences or 8192 tokens a step and nobody runs: the pool can make no "
+        "progress"),
+    "a watermark of almost everything": (trace_of([(4, 2), (4, 2)]), 9, {"watermark": 0.99}, "paged", [], None),
+    "asynchronous": (
+        trace_of([(30, 1)]), 4, {"max_num_batched_tokens": 8, "max_num_seqs": 8, "reserve_full_isl": False,
+                                 "async_scheduling": True}, "paged", [0], "request 0 (30 + 1 tokens) " + AGAIN.format(8, 12)),
+    "a static batch": (
+        trace_of([(4, 2), (30, 1)]), 4, {"max_num_batched_tokens": 8, "max_num_seqs": 8, "reserve_full_isl": False,
+                                         "batching": "static"}, "paged", [1], "request 1 (30 + 1 tokens) " + AGAIN.format(8, 12)),
+    "by priority, beside one that ends": (
+        several([(30, 1), (2, 9)], priority=[0, 1]), 4,
+        {"max_num_batched_tokens": 8, "max_num_seqs": 8, "reserve_full_isl": False, "policy": "priority"}, "paged", [0, 1],
+        "request 0 (30 + 1 tokens) " + AGAIN.format(8, 12)),
+    "no room for an output token is refused all the same": (trace_of([(40, 1)]), 4, {}, "paged", [], None),
+}
+
+
+@pytest.mark.parametrize("jump", [1, 1024])
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_make_no_progress_is_named(way, jump):
+    trace, blocks, options, allocator, stuck, said = WAYS[way]
+    config = config_of(blocks, 4, 40, longest_jump=jump, refuse_impossible=False, placement="first-fit", **options)
+    seen = Steps(60)
+    run = Engine(trace, config, allocator, observers=[seen]).run()
+    assert (run.stuck, run.stall) == (stuck, said)
+    assert [row for row in range(len(trace)) if run.log.finished_us[row] == NEVER and not run.verdict[row]] == stuck
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_with_refusals_nobody_waits_for_the_impossible(way, monkeypatch):
+    trace, blocks, options, allocator, stuck, said = WAYS[way]
+    config = config_of(blocks, 4, 40, placement="first-fit", **options)
+    run = Engine(trace, config, allocator).run()
+    assert run.stuck == [] and ((run.log.finished_us != NEVER) == (run.verdict == 0)).all()
+    assert not stuck or run.verdict[stuck[0]] != 0
+    # as if it were not checked at arrival: the same line, as an error
+    monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.where(trace.prompt_tokens < 40, 0, 1))
+    engine = Engine(trace, config, allocator, observers=[Steps(60)])
+    if stuck:
+        with pytest.raises(Stalled) as found:
+            engine.run()
+        assert str(found.value) == said and "\n" not in said
+    else:
+        engine.run()
+
+
+def test_one_of_several_replicas_is_named(monkeypatch):
+    trace = trace_of([(4, 2), (30, 1), (4, 2)])
+    monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.zeros(3, np.int64))
+    with pytest.raises(Stalled, match=r"^request 1 \(30 \+ 1 tokens\) waits for 32 more slots, of 12 there are, and nobody runs"):
+        Engine(trace, config_of(4, 4, 40, data_parallel_size=2), "paged").run()
+
+
+def test_a_round_in_which_somebody_ends_is_not_the_last():
+    # r0 never fits; r1 and r2 are admitted behind its chunks and end: only then is it given up.
+    options = {"max_num_batched_tokens": 4, "max_num_seqs": 4, "reserve_full_isl": False}
+    trace = trace_of([(30, 1), (2, 1, 0), (2, 1, 9)])
+    run = Engine(trace, config_of(4, 4, 40, refuse_impossible=False, **options), "paged", observers=[Steps(60)]).run()
+    assert run.stall is not None and run.stall.startswith("request 0 ") and 0 in run.stuck
+
+
+ANY = settings(max_examples=100 * LONG, suppress_health_check=list(HealthCheck))
+
+
+@ANY
+@given(scenarios(most=7))
+def test_nothing_goes_on_for_ever_even_if_it_is_let_in(made):
+    """No random configuration makes more steps than `most_steps`; whoever has not ended is stuck, came too late or never."""
+    s = made.but(**ALONE)
+    run, _ = s.watched(lambda: Steps(most_steps(s.trace)))
+    waiting = (run.log.finished_us == NEVER) & (run.verdict == 0)
+    assert set(run.stuck) <= set(np.flatnonzero(waiting).tolist())
+    assert bool(run.stuck) == (run.stall is not None) == bool(waiting.any())
+    if run.stuck:
+        assert run.stall.count("\n") == 0 and int(run.stall.split()[1]) in run.stuck
+    # what is possible alone is never at fault
+    impossible = run.allocator.impossible()[: len(s.trace)]
+    if run.demand.sequences is not None:
+        impossible |= run.demand.sequences > s.config.scheduler.max_num_seqs
+    assert not run.stuck or impossible[int(run.stall.split()[1])]
+
+
+@ANY
+@given(st.data())
+def test_groups_of_layers_end_or_stand_still(data):
+    """Sliding windows and chunks beside full attention, in steps: with room for each alone all of them end."""
+    n, size = data.draw(st.integers(1, 6)), data.draw(st.sampled_from([1, 2, 4]))
+    rows = [(data.draw(st.integers(1, 20)), data.draw(st.integers(1, 12))) for _ in range(n)]
+    kinds = [GroupKind("full"), GroupKind(data.draw(st.sampled_from(["sliding", "chunked"])), data.draw(st.integers(1, 9)))]
+    kinds = kinds[data.draw(st.integers(0, 1)):]
+    least = max(-(-(p + o) // size) for p, o in rows) * len(kinds)
+    blocks = 1 + data.draw(st.integers(least, 2 * least))
+    config = config_of(blocks, size, 40, max_num_seqs=data.draw(st.sampled_from([1, 3, 8])),
+                       max_num_batched_tokens=data.draw(st.sampled_from([8, 64])),
+                       reserve_full_isl=data.draw(st.booleans())).scheduler
+    trace = trace_of(rows)
+    demand = Demand(trace, 40)
+    scheduler = Scheduler(demand, GroupedAllocator(demand, blocks, size, kinds, True, 8), config, blocks, size)
+    for request in range(n):
+        scheduler.add(request)
+    ended, steps = [], 0
+    while len(ended) < n:
+        steps += 1
+        assert steps <= demand.end.sum() and scheduler.schedule().new_tokens
+        ended += scheduler.update()
+    assert sorted(ended) == list(range(n))
