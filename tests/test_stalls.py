@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cli_run import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from relations import most_steps
@@ -79,18 +80,18 @@ def test_each_way_to_make_no_progress_is_named(way, jump):
     trace, blocks, options, allocator, stuck, said = WAYS[way]
     config = config_of(blocks, 4, 40, longest_jump=jump, refuse_impossible=False, placement="first-fit", **options)
     seen = Steps(60)
-    run = Engine(trace, config, allocator, observers=[seen]).run()
-    assert (run.stuck, run.stall) == (stuck, said)
-    assert [row for row in range(len(trace)) if run.log.finished_us[row] == NEVER and not run.verdict[row]] == stuck
+    facts = Engine(trace, config, allocator, observers=[seen]).run()
+    assert (facts.stuck, facts.stall) == (stuck, said)
+    assert [row for row in range(len(trace)) if facts.log.finished_us[row] == NEVER and not facts.verdict[row]] == stuck
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_with_refusals_nobody_waits_for_the_impossible(way, monkeypatch):
     trace, blocks, options, allocator, stuck, said = WAYS[way]
     config = config_of(blocks, 4, 40, placement="first-fit", **options)
-    run = Engine(trace, config, allocator).run()
-    assert run.stuck == [] and ((run.log.finished_us != NEVER) == (run.verdict == 0)).all()
-    assert not stuck or run.verdict[stuck[0]] != 0
+    facts = Engine(trace, config, allocator).run()
+    assert facts.stuck == [] and ((facts.log.finished_us != NEVER) == (facts.verdict == 0)).all()
+    assert not stuck or facts.verdict[stuck[0]] != 0
     # as if it were not checked at arrival: the same line, as an error
     monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.where(trace.prompt_tokens < 40, 0, 1))
     engine = Engine(trace, config, allocator, observers=[Steps(60)])
@@ -109,12 +110,25 @@ def test_one_of_several_replicas_is_named(monkeypatch):
         Engine(trace, config_of(4, 4, 40, data_parallel_size=2), "paged").run()
 
 
+@pytest.mark.parametrize("command", ["compare", "view"])
+def test_commands_say_it_in_one_line(command, tmp_path, capsys, monkeypatch):
+    (tmp_path / "one.csv").write_text("prompt_tokens,output_tokens\n4,9\n")
+    options = ("--saturate", "--samples", 3, "--num-gpu-blocks-override", 5, "--block-size", 4, "--max-model-len", 16,
+               "--allocator", "paged", *(("--html", tmp_path / "map.html") if command == "view" else ()))
+    monkeypatch.setattr(Engine, "_verdicts", lambda engine: np.zeros(1, np.int64))
+    said = run(capsys, command, tmp_path / "one.csv", *options)
+    assert said.status == 2
+    assert said.err.splitlines()[-1] == (f"pagedsim {command}: error: paged: request 0 (4 + 9 tokens) " + AGAIN.format(4, 16))
+
+
 def test_a_round_in_which_somebody_ends_is_not_the_last():
-    # r0 never fits; r1 and r2 are admitted behind its chunks and end: only then is it given up.
-    options = {"max_num_batched_tokens": 4, "max_num_seqs": 4, "reserve_full_isl": False}
+    # Chunks of 3 of r0 leave one token of 4 for the others. r1 gets its two beside the first round of r0, and r2, who comes at 9,
+    # beside a later one: then one more brings nothing.
+    options = {"max_num_batched_tokens": 4, "max_num_seqs": 4, "reserve_full_isl": False, "long_prefill_token_threshold": 3}
     trace = trace_of([(30, 1), (2, 1, 0), (2, 1, 9)])
-    run = Engine(trace, config_of(4, 4, 40, refuse_impossible=False, **options), "paged", observers=[Steps(60)]).run()
-    assert run.stall is not None and run.stall.startswith("request 0 ") and 0 in run.stuck
+    facts = Engine(trace, config_of(4, 4, 40, refuse_impossible=False, **options), "paged", observers=[Steps(20)]).run()
+    assert (facts.stuck, facts.log.finished_us.tolist()) == ([0], [NEVER, 2, 14])
+    assert facts.stall == "request 0 (30 + 1 tokens) " + AGAIN.format(12, 12)
 
 
 ANY = settings(max_examples=100 * LONG, suppress_health_check=list(HealthCheck))
@@ -125,17 +139,17 @@ ANY = settings(max_examples=100 * LONG, suppress_health_check=list(HealthCheck))
 def test_nothing_goes_on_for_ever_even_if_it_is_let_in(made):
     """No random configuration makes more steps than `most_steps`; whoever has not ended is stuck, came too late or never."""
     s = made.but(**ALONE)
-    run, _ = s.watched(lambda: Steps(most_steps(s.trace)))
-    waiting = (run.log.finished_us == NEVER) & (run.verdict == 0)
-    assert set(run.stuck) <= set(np.flatnonzero(waiting).tolist())
-    assert bool(run.stuck) == (run.stall is not None) == bool(waiting.any())
-    if run.stuck:
-        assert run.stall.count("\n") == 0 and int(run.stall.split()[1]) in run.stuck
+    facts, _ = s.watched(lambda: Steps(most_steps(s.trace)))
+    waiting = (facts.log.finished_us == NEVER) & (facts.verdict == 0)
+    assert set(facts.stuck) <= set(np.flatnonzero(waiting).tolist())
+    assert bool(facts.stuck) == (facts.stall is not None) == bool(waiting.any())
+    if facts.stuck:
+        assert facts.stall.count("\n") == 0 and int(facts.stall.split()[1]) in facts.stuck
     # what is possible alone is never at fault
-    impossible = run.allocator.impossible()[: len(s.trace)]
-    if run.demand.sequences is not None:
-        impossible |= run.demand.sequences > s.config.scheduler.max_num_seqs
-    assert not run.stuck or impossible[int(run.stall.split()[1])]
+    impossible = facts.allocator.impossible()[: len(s.trace)]
+    if facts.demand.sequences is not None:
+        impossible |= facts.demand.sequences > s.config.scheduler.max_num_seqs
+    assert not facts.stuck or impossible[int(facts.stall.split()[1])]
 
 
 @ANY
