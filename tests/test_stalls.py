@@ -131,6 +131,15 @@ def test_a_round_in_which_somebody_ends_is_not_the_last():
     assert facts.stall == "request 0 (30 + 1 tokens) " + AGAIN.format(12, 12)
 
 
+def test_a_round_in_which_somebody_gets_further_is_not_the_last():
+    # 20 blocks of a slot, chunks of 3. r0 takes 3, 6, ... 18 and wants more. Beside it r1 has 1, 2, 3, 4, 5 states until r0
+    # wants its room; computed again 3, 6, 7, 8; and at last 3, 6, 9: all it needs.
+    options = {"max_num_batched_tokens": 8, "max_num_seqs": 8, "reserve_full_isl": False, "long_prefill_token_threshold": 3}
+    facts = Engine(trace_of([(30, 1), (1, 9)]), config_of(21, 1, 40, refuse_impossible=False, **options), "paged").run()
+    assert (facts.stuck, facts.log.preemptions.tolist()[1]) == ([0], 2) and facts.log.finished_us[1] != NEVER
+    assert facts.stall == "request 0 (30 + 1 tokens) " + AGAIN.format(16, 20)      # alone in chunks of 8
+
+
 ANY = settings(max_examples=100 * LONG, suppress_health_check=list(HealthCheck))
 
 
