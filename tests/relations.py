@@ -191,7 +191,7 @@ def numbers_of_contents_and_sessions_are_names(s, k):
           "nothing: permuted rows have permuted times, and the pool is the same.")
 def permuting_equal_arrivals_changes_nothing_but_ids(s, k):
     trace = s.trace
-    s = plain(s, k).but(num_blocks=100 * len(trace), max_num_seqs=None, max_num_batched_tokens=None, watermark=0.0,
+    s = plain(s, k).but(num_blocks=200 * len(trace), max_num_seqs=None, max_num_batched_tokens=None, watermark=0.0,
                         trace={"beam_width": None, "think_us": None, "arrival_us": trace.arrival_us // 50 * 50},
                         long_prefill_token_threshold=0, most_in_flight=None, data_parallel_size=1)
     order = np.lexsort((np.arange(len(trace)) * (2 * k + 1) % 31, s.trace.arrival_us))
