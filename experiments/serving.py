@@ -10,7 +10,7 @@ from experiments.crosscheck import Audit, audit_for, checks
 from experiments.setup import Setup
 from sim.engine import Engine, Observers, check_observers
 from sim.result import scenario
-from sim.run import Observer, Run
+from sim.run import Observer, Run, Stalled
 from sim.timeline import Timeline
 from workloads.request import InputError
 
@@ -62,7 +62,7 @@ def serve(setup: Setup, name: str, timeline: Timeline | Sequence[Timeline] | Non
     Raises
     ------
     InputError
-        If the pool takes more memory than there is.
+        If the pool takes more memory than there is, or can make no progress: the request at fault is named.
 
     Examples
     --------
@@ -86,4 +86,6 @@ def serve(setup: Setup, name: str, timeline: Timeline | Sequence[Timeline] | Non
         times = f"{len(audits):,} times " if len(audits) > 1 else ""
         raise InputError(f"{name}: {times}{setup.sim.num_blocks:,} blocks of {setup.sim.block_size:,} slots and requests of up "
                          f"to {setup.sim.max_model_len:,} tokens take more memory than there is") from None
+    except Stalled as error:
+        raise InputError(f"{name}: {error}") from None
     return Served(name, run, audits, setup.kv_bytes_per_token)

@@ -66,7 +66,7 @@ class SimConfig:
         All requests arrive at time 0 and memory alone limits; averages cover the time somebody is refused (docs/measuring.md).
     refuse_impossible : bool
         Reject at arrival what could never finish alone in the pool. Off, such a request waits for ever, as in the
-        recorded cases of the real scheduler.
+        recorded cases of the real scheduler; only a prompt that leaves no room in ``max_model_len`` is rejected still.
     split_freed : bool
         Whether freed blocks without a hash are reused first (vLLM since 0.25); off, every freed block goes to the end.
     page_slots : int, optional

@@ -89,7 +89,7 @@ class Engine:
         if self.demand.sequences is not None and self.config.scheduler.max_num_seqs is not None:
             verdict[self.demand.sequences > self.config.scheduler.max_num_seqs] = TOO_WIDE
         verdict[self.demand.too_long] = TOO_LONG
-        return verdict if self.config.refuse_impossible else np.zeros_like(verdict)
+        return verdict if self.config.refuse_impossible else np.where(verdict == TOO_LONG, TOO_LONG, SERVED)
 
     def run(self) -> Run:
         """Serve every request and return the facts; of several replicas the sums, with the facts of each (`Run`)."""

@@ -20,7 +20,7 @@ REJECTIONS = {TOO_LONG: "prompt_not_below_max_model_len", EXCEEDS_POOL: "larger_
 
 
 class Stalled(RuntimeError):
-    """No request can ever move again; the message names the one at the head."""
+    """No request can ever move again; the message names the one at fault and what it waits for (`sim.stalls`)."""
 
 
 class Observer:
@@ -49,7 +49,8 @@ class Run:
     ``arrival_us`` are the arrivals as they came about (`Arrivals`), -1 for whoever in a closed loop follows a request that
     never ended; ``verdict`` says who was served (0) or why not (`REJECTIONS`); ``peak_at_limit`` is the most sequences that
     held ``max_model_len - 1`` token states at once; ``window`` the integrals over ``window_us``; ``stuck`` the requests that
-    wait and can never move again (only without ``refuse_impossible``). ``load_us`` is the time by which steps were longer
+    wait and can never move again (only without ``refuse_impossible``), ``stall`` the line that says which of them is at fault.
+    ``load_us`` is the time by which steps were longer
     because blocks came from a host tier; ``warm`` what lay in the cache before the first arrival.
 
     Several ``replicas`` have facts of their own, each of the requests it served; ``replica`` says who that is, -1 for nobody. The
@@ -69,6 +70,7 @@ class Run:
     window_us: tuple[int, int] = (0, 0)
     window: Integrals = field(default_factory=Integrals)
     stuck: list[int] = field(default_factory=list)
+    stall: str | None = None
     load_us: int = 0
     warm: Warmth | None = None
     replicas: tuple[Run, ...] = ()

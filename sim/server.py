@@ -22,6 +22,7 @@ from sim.memory.allocator import NOTHING, Taken
 from sim.pace import decode_pace
 from sim.run import Observer, Run, Stalled
 from sim.scheduler import Scheduler
+from sim.stalls import Stalls
 from sim.step import NO_RUN, DecodeRun, Jump, Step
 from sim.timeline import Timeline
 
@@ -56,7 +57,7 @@ class Server:
         self._observers = observers
         self._jump: Jump | None = None
         self._booked_us = 0                            # the ledger knows everything up to here
-        self._idle_steps = 0
+        self._stalls = Stalls(facts, scheduler)
         self._early = False
         self._ends: deque[int] = deque()
         self._last_end = 0
@@ -73,6 +74,7 @@ class Server:
             self.catch_up(now)
             self._jump, self.ends_us = None, self._booked_us
         self.scheduler.add(request)
+        self._stalls.moved()
         for observer in self._observers:
             observer.arrived(now, request)
 
@@ -109,6 +111,7 @@ class Server:
         self.ends_us = None
         finished = self.scheduler.update()
         if finished:
+            self._stalls.moved()
             ends: list[int] = self.facts.demand.end[finished].tolist()
             held = [end for request, end in zip(finished, ends, strict=True) if self._log.finish(request, now, end)]
             at_limit = held.count(self._config.max_model_len - 1)
@@ -132,7 +135,7 @@ class Server:
         for observer in self._observers:
             observer.scheduled(now, step)
         self.facts.steps += 1
-        if step.new_tokens == 0 and self._stalls():
+        if (step.preempted or not step.new_tokens) and self._gives_up(step):
             return None
         duration = int(self._config.step_time.duration_us(step.load)) if step.new_tokens else 1
         if step.loaded_blocks:                         # nothing overlaps with it
@@ -169,15 +172,14 @@ class Server:
             self._log.uneven(request, now, new)
         self._log.step_started(now)
 
-    def _stalls(self) -> bool:
-        self._idle_steps += 1
-        if self._idle_steps < 2 or len(self.scheduler.running):
+    def _gives_up(self, step: Step) -> bool:
+        """Whether nobody can ever move again: an error where everybody was thought possible."""
+        why = self._stalls.why(step)
+        if why is None:
             return False
-        head, demand = self.scheduler.waiting.head(), self.facts.demand
         if self._config.refuse_impossible:
-            raise Stalled(f"request {head} ({demand.prompt[head]} + {demand.output[head]} tokens) waits for "
-                          f"{self.scheduler.refused} and nobody runs: the pool can make no progress")
-        self.facts.stuck = sorted(self.scheduler.waiting)
+            raise Stalled(why)
+        self.facts.stuck, self.facts.stall = sorted(self.scheduler.waiting), why
         return True
 
     # ------------------------------------------------------------------ many steps at once
@@ -235,7 +237,6 @@ class Server:
             self._book(self._booked_us, now - self._booked_us, waiting=0)
 
     def _book(self, start: int, duration: int, waiting: int) -> None:
-        self._idle_steps = 0 if len(self.scheduler.running) else self._idle_steps
         state = self._state()
         self.facts.ledger.book(state, duration)
         self._booked_us = start + duration

@@ -1,11 +1,16 @@
-"""Relations that must hold for any workload, each with its reason; random workloads and configurations."""
+"""Every relation of the table holds over random configurations of the whole simulator, and fails with a bug planted."""
+
+from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from relation_bugs import BUGS
+from relations import RELATIONS
+from scenarios import ROOFLINE, Refused, everything, run_of, scenarios
 from small import LONG, config_of, trace_of
 
 from sim.catalog import ALLOCATORS
@@ -13,12 +18,91 @@ from sim.engine import Engine
 from sim.memory.paged import PagedAllocator
 from sim.request_log import NEVER
 from sim.result import scenario
-from sim.step_time import ConstantStepTime, RooflineStepTime
+from sim.run import Stalled
+from sim.step_time import ConstantStepTime
 
-ROOFLINE = RooflineStepTime(weight_bytes=1e6, kv_bytes_per_token=1000, flops_per_token=1e3, flops_per_pair=10.0,
-                            bandwidth_bytes_per_s=1e9, peak_flops_per_s=1e9, overhead_us=7.5)
+ANY = settings(max_examples=60 * LONG, suppress_health_check=list(HealthCheck))
+"""Relations narrow what they are given, and pass over what they do not speak of."""
 
 
+@pytest.mark.parametrize("name", RELATIONS)
+@ANY
+@given(scenarios(), st.integers(2, 6))
+def test_a_relation_holds(name, made, k):
+    RELATIONS[name].holds(made, k)
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+def test_a_planted_bug_is_seen(name, monkeypatch):
+    owner, attribute, wrong = BUGS[name]
+    monkeypatch.setattr(owner, attribute, wrong(getattr(owner, attribute)))
+
+    @settings(ANY, max_examples=250, phases=[Phase.generate], derandomize=True, database=None)
+    @given(scenarios(), st.integers(2, 6))
+    def holds(made, k):
+        RELATIONS[name].holds(made, k)
+    with pytest.raises((AssertionError, Stalled)):     # a broken invariant is one
+        holds()
+
+
+def test_every_relation_has_a_reason_and_a_bug():
+    assert list(BUGS) == list(RELATIONS)
+    assert all(one.reason.endswith((".", ".)")) for one in RELATIONS.values())
+
+
+# ---------------------------------------------------------------------- what does not hold
+def saturated_mean(requests, slots):
+    """Mean concurrency of `paged` with blocks of one slot, all requests at once, and how many were preempted."""
+    config = config_of(1 + slots, 1, 8, saturate=True, max_num_seqs=None, max_num_batched_tokens=None)
+    run = run_of(trace_of(requests), config, "paged")
+    return Fraction(run.window.sequence_us, run.window.time_us) if run.window.time_us else None, run.preemptions
+
+
+def test_a_larger_pool_can_lower_the_saturated_mean_of_paging():
+    # Steps of 1 us, a slot a token. a: 1 + 1 tokens, one state; b and c: 1 + 2, two states each.
+    # Two slots: a, b | b | c ...         c waits at once; until it is admitted at 2 two and one run: 3 / 2.
+    # Three:     a, b, c | b | c ...      all run, nobody waits; b's second state takes the slot that a left, c preempts itself
+    #                                     for its own and waits from 1 to 2, beside b alone: 1.
+    requests = [(1, 1), (1, 2), (1, 2)]
+    assert saturated_mean(requests, 2) == (Fraction(3, 2), 0)
+    assert saturated_mean(requests, 3) == (1, 1)
+
+
+def compositions(total, parts):
+    """All ways to write ``total`` as a sum of so many numbers from 1 on, in order."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(1, total - parts + 2):
+        yield from ((first, *rest) for rest in compositions(total - first, parts - 1))
+
+
+def lowered(requests):
+    """Sizes of the pool, each with a larger one that has a lower saturated mean; in all of them somebody waits."""
+    most = [prompt + output - 1 for prompt, output in requests]
+    means = [(slots, saturated_mean(requests, slots)[0]) for slots in range(max(most), sum(most))]
+    known = [(slots, mean) for slots, mean in means if mean is not None and refused(requests, slots)]
+    return [(small, large) for small, low in known for large, high in known if small < large and high < low]
+
+
+def refused(requests, slots):
+    """Whether somebody waits for memory at some time."""
+    seen = Refused()
+    config = config_of(1 + slots, 1, 40, saturate=True, max_num_seqs=None, max_num_batched_tokens=None)
+    Engine(trace_of(requests), config, "paged", observers=[seen]).run()
+    return seen.ever
+
+
+def test_no_smaller_example_has_it():
+    """Fewer requests or, of three, fewer tokens; of two none has it up to 39 tokens either, which takes longer."""
+    def pairs(total, n):
+        return (list(zip(numbers[::2], numbers[1::2], strict=True)) for numbers in compositions(total, 2 * n))
+    assert not any(lowered(requests) for total in range(4, 9 + LONG) for requests in pairs(total, 2))
+    assert not any(lowered(requests) for total in (6, 7) for requests in pairs(total, 3))
+    assert lowered([(1, 1), (1, 2), (1, 2)]) == [(2, 3)]
+
+
+# ---------------------------------------------------------------------- each allocator, and how it is left
 @st.composite
 def workloads(draw):
     """Up to 25 requests with shared prefixes of 4-token spans; a pool, limits and a step time."""
@@ -43,18 +127,6 @@ def workloads(draw):
         saturate=draw(st.booleans()),
         step_time=draw(st.sampled_from([ConstantStepTime(1), ConstantStepTime(3), ROOFLINE])))
     return trace, config
-
-
-def run_of(trace, config, name):
-    return Engine(trace, config, name).run()
-
-
-def everything(run):
-    """All that a run reports, for equality."""
-    log = run.log
-    columns = [getattr(log, c).tolist() for c in ("admitted_us", "first_token_us", "finished_us", "hit_tokens", "preemptions",
-                                                  "residence_us")]
-    return scenario("x", run), columns, log.token_us, run.ledger.peak_used, run.ledger.internal_excess, run.peak_at_limit
 
 
 @pytest.mark.parametrize("name", ALLOCATORS)
@@ -88,67 +160,3 @@ def test_everybody_is_served_or_refused_and_the_two_sources_agree(name, made):
         assert sorted(pool.free_queue().tolist()) == list(range(1, pool.num_blocks))
     else:
         assert run.allocator.arena.free == run.allocator.capacity
-
-
-@settings(max_examples=60 * LONG)
-@given(workloads())
-def test_first_come_first_served(made):
-    """The queue is never overtaken: first admissions are in order of arrival (contiguous never preempts)."""
-    trace, config = made
-    run = run_of(trace, config, "contiguous-oracle")
-    admitted = run.log.admitted_us[run.verdict == 0]
-    assert (np.diff(admitted) >= 0).all()
-
-
-@settings(max_examples=40 * LONG)
-@given(workloads())
-def test_block_size_one_has_no_internal_fragmentation(made):
-    """A block of one slot is full as soon as it is taken."""
-    trace, config = made
-    run = run_of(trace, replace(config, block_size=1), "paged")
-    assert run.ledger.total.parts[2] == 0
-
-
-@settings(max_examples=40 * LONG)
-@given(workloads())
-def test_no_shared_content_is_like_no_sharing(made):
-    """Without identity a prefix can only be found by its own request after a preemption; without preemption prefix caching
-    then changes nothing but the order of the free queue, which no length can see."""
-    trace, config = made
-    trace = replace(trace, content=None)
-    plain, cached = run_of(trace, config, "paged"), run_of(trace, config, "paged-prefix")
-    assert cached.allocator.stats.hit_tokens == 0
-    if not plain.preemptions:
-        assert cached.log.finished_us.tolist() == plain.log.finished_us.tolist()
-        assert cached.ledger.total.parts[:3] == plain.ledger.total.parts[:3]
-
-
-@settings(max_examples=40 * LONG)
-@given(workloads(), st.integers(2, 5))
-def test_scaling_time_scales_everything(made, k):
-    """With a constant step, arrivals and steps k times as long make every time k times as long."""
-    trace, config = made
-    config = replace(config, step_time=ConstantStepTime(3))
-    slow = run_of(replace(trace, arrival_us=trace.arrival_us * k), replace(config, step_time=ConstantStepTime(3 * k)), "paged")
-    fast = run_of(trace, config, "paged")
-    served = fast.verdict == 0
-    # an empty step after a preemption lasts 1 us whatever the clock: in a static batch for those behind it too
-    if not fast.preemptions or config.scheduler.batching == "continuous":
-        assert (slow.log.finished_us[served] == fast.log.finished_us[served] * k).all()
-    if not fast.preemptions:
-        assert slow.ledger.total.parts == [p * k for p in fast.ledger.total.parts]
-
-
-@settings(max_examples=40 * LONG)
-@given(workloads())
-def test_max_length_as_block_size_is_contiguous_max(made):
-    """One block a sequence: paging with blocks of max_model_len runs as many as first-fit reservations do."""
-    trace, config = made
-    length = config.max_model_len
-    blocks = 1 + config.usable_slots // length
-    config = replace(config, block_size=length, num_blocks=blocks, placement="first-fit",
-                     scheduler=replace(config.scheduler, watermark=0.0))
-    paged, plain = run_of(trace, config, "paged"), run_of(trace, config, "contiguous-max")
-    assert paged.verdict.tolist() == plain.verdict.tolist()
-    assert paged.log.finished_us.tolist() == plain.log.finished_us.tolist()
-    assert paged.window.running_us == plain.window.running_us

@@ -13,7 +13,7 @@ from experiments.viewer.moments import MomentLog
 from experiments.viewer.thin import kept_together
 from experiments.viewer.wording import Names, count
 from sim.engine import Engine
-from sim.run import Observer, Run
+from sim.run import Observer, Run, Stalled
 from workloads.request import InputError, Trace
 
 
@@ -73,3 +73,5 @@ class Recording:
         except MemoryError:
             raise InputError(f"{name}: {config.num_blocks:,} blocks of {config.block_size:,} slots take more memory than there "
                              "is for a map") from None
+        except Stalled as error:
+            raise InputError(f"{name}: {error}") from None
