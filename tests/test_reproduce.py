@@ -168,7 +168,8 @@ def test_a_cell_cannot_break_the_table_or_the_page(capsys, tmp_path):
 
 
 def test_a_number_of_the_page_keeps_its_digits():
-    assert [page._cell(value) for value in (131072.0, 12345.678, 20.4321, 131072, None)] == ["131072", "12346", "20.43", "131072", ""]
+    cells = [page._cell(value) for value in (131072.0, 12345.678, 20.4321, 131072, None)]
+    assert cells == ["131072", "12346", "20.43", "131072", ""]
 
 
 @pytest.mark.usefixtures("_made_up")
