@@ -40,8 +40,7 @@ def follow(folder, name):
             path = folder / head.removeprefix("# ").strip()
             path.write_text(changed(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
         else:
-            for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
-                yield command
+            yield from re.findall(r"^\$ (.*)$", block, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def tree(tmp_path_factory):
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_newcomer_follows_the_page(tree, name):
     path = os.pathsep.join([str(tree / "bin"), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": "-p no:cacheprovider", "PYTEST_XDIST_WORKER": ""}
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": "-p no:cacheprovider"}
     count = 0
     for command in follow(tree, name):
         done = subprocess.run(command, shell=True, cwd=tree, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
