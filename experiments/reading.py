@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,16 +49,15 @@ def read(options: argparse.Namespace, path: str | None = None) -> tuple[Rows, Re
     """
     path = options.trace if path is None else path
     size = packed_bytes(path)
-    if options.quiet or (size is not None and size < LONG_BYTES):
+    if options.quiet or not sys.stderr.isatty() or (size is not None and size < LONG_BYTES):
         asked = read_options(options)
         return read_rows(path, options.format, asked), asked
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-    console = Console(stderr=True)
     shown = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=console, disable=not console.is_terminal, transient=True) as progress:
+    with Progress(*shown, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("reading", total=size)
-        asked = read_options(options, **({"tick": lambda n: progress.advance(task, n)} if console.is_terminal else {}))
+        asked = read_options(options, tick=lambda n: progress.advance(task, n))
         return read_rows(path, options.format, asked), asked
 
 

@@ -1,3 +1,3 @@
 """The version, kept in one place."""
 
-VERSION = "0.1.0"
+VERSION = "1.0.0"

@@ -106,3 +106,16 @@ def test_blocks_of_equal_content_may_repeat_where_ids_are_not_of_prefixes(tmp_pa
                                         "output_length": 1, "type": "text", "turn": 1, "hash_ids": ids}) + "\n"
                             for chat, ids in ((1, [7, 7, 8]), (2, [7, 7, 9]))))
     assert known_prefixes(read_trace(path)).tokens.tolist() == [0, 32]
+
+
+def test_where_nobody_looks_no_bar_is_made(tmp_path, capsys, monkeypatch):
+    """An older rich ends a bar that is not shown with an empty line."""
+    def seen(*_, **__):
+        raise AssertionError("a bar")
+    monkeypatch.setattr("rich.progress.Progress.start", seen)
+    monkeypatch.setattr("experiments.reading.LONG_BYTES", 0)
+    path = tmp_path / "t.csv"
+    path.write_text("prompt_tokens,output_tokens\n5,3\n")
+    said = run(capsys, "compare", path, "--num-gpu-blocks-override", 10, "--json", "-")
+    assert said.status == 0, said.err
+    assert not said.err.startswith("\n")

@@ -11,6 +11,8 @@ import pytest
 from cli_run import lengths, run
 from sweep_run import ROOT, files, read_store
 
+from experiments.version import VERSION
+
 BASE = {"trace": "'t.csv'", "pool": 50, "rate": 2, "seeds": "[0, 1]", "sweep.block-size": "[8, 16]"}
 AWAY = "; move it away, or --out DIR writes elsewhere\n"
 
@@ -84,10 +86,10 @@ NO_STORES = {
     "another database": (made_of("create table people (name)"), "is not a sweep's store: no such table: scenario" + AWAY),
     "another scenario": (made_of("create table scenario (name)"), "is not a sweep's store: no such column: key" + AWAY),
     "an empty one": (made_of(FACTS[0]), "is not a sweep's store: it does not say what made it" + AWAY),
-    "without points": (made_of(FACTS[0], "insert into scenario select 'warm-up', '20%' union select 'pagedsim', '0.1.0'"),
+    "without points": (made_of(FACTS[0], f"insert into scenario select 'warm-up', '20%' union select 'pagedsim', '{VERSION}'"),
                        "is not a sweep's store: it has no points" + AWAY),
     "a newer one": (made_of(*FACTS, "insert into scenario values ('warm-up', '20%')", "create table points2 (id)"),
-                    "holds results of another pagedsim: '9.9.9', not '0.1.0'; --out DIR writes elsewhere\n"),
+                    f"holds results of another pagedsim: '9.9.9', not '{VERSION}'; --out DIR writes elsewhere\n"),
 }
 
 
