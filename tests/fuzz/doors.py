@@ -1,0 +1,281 @@
+"""Every door: where a file, or text that somebody typed or pasted, comes in. A door makes an input out of random numbers.
+
+A new format, file or option is a line in one of the lists here, in `material` or in `grammars`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from experiments.cli import main
+from workloads.readers import ALIASES, READERS
+from workloads.writers import WRITERS
+
+from . import grammars as made
+from . import material as good
+from .inputs import Input, Special
+from .mutations import mutated, packed
+
+
+class Door(NamedTuple):
+    """``weight`` is its share of the inputs."""
+
+    weight: int
+    make: Callable[[Random], Input]
+
+
+POOL = ("--num-gpu-blocks-override", "1000")
+MODEL = ("--model", "Llama-3.1-8B", "--gpu", "H100")
+TRACE = b"arrived_at,num_prefill_tokens,num_decode_tokens\n0,20,5\n0.5,30,6\n1,40,3\n"
+SHARED = b'{"timestamp": 0, "input_length": 33, "output_length": 7, "hash_ids": [5, 6, 7], "session_id": "a"}\n' \
+    b'{"timestamp": 900, "input_length": 48, "output_length": 8, "hash_ids": [5, 6, 8], "session_id": "a"}\n'
+PIECES = {"t": TRACE, "m": SHARED, "c.json": b"", "s.toml": good.SMALL_SCENARIO, "r.toml": good.RECIPES[1], "k.toml": good.STEP_TIMES[1]}
+READING = ((), (), (), (), ("--strict",), ("--incremental-turns",), ("--hash-block-size", "3"), ("--session-rate", "0.5"),
+           ("--window", "0:600"), ("--columns", "prompt=a,output=b"), ("--rate", "3"))
+
+
+# ---------------------------------------------------------------------- traces
+def _about(draw: Random, path: str) -> list[str]:
+    """A command that reads a trace, made so that it ends soon."""
+    reading = [*draw.choice(READING), *(("--format", draw.choice((*READERS, *ALIASES))) if draw.random() < 0.1 else ())]
+    roll = draw.random()
+    if roll < 0.62:
+        to = draw.choice((["o.csv"], ["o.csv"], ["o.jsonl", "--to", draw.choice(list(WRITERS))], ["-"]))
+        return ["trace", "convert", path, *to, *reading]
+    if roll < 0.74:
+        return ["trace", "info", path, *reading]
+    if roll < 0.80:
+        how = draw.choice((["cut", path, "o.csv", "--to", "5"], ["scale", path, "o.csv", "--speed", "3"],
+                           ["merge", path, "t", "o.csv"], ["sample", path, "o.csv", "--fraction", "0.5"]))
+        return ["trace", *how, *([] if "--rate" in reading else reading)]
+    if roll < 0.95:
+        return ["compare", path, "-q", "--json", "-", *POOL, *reading]
+    if roll < 0.98:
+        return ["prefix", path, "-q", "--json", "-", *POOL, *reading]
+    return ["view", path, "-q", "--html", "o.html", *POOL, *reading]
+
+
+def traces(draw: Random) -> Input:
+    """A good trace, damaged, perhaps packed; or what lies beside it."""
+    name, data, beside = draw.choice(good.traces())
+    files: good.Files = {"t": TRACE, **beside, name: packed(draw, mutated(draw, data))}
+    if beside and draw.random() < 0.5:
+        other = draw.choice(sorted(beside))
+        content = beside[other]
+        assert isinstance(content, bytes)
+        files |= {name: data, other: packed(draw, mutated(draw, content))}
+    return Input(tuple(_about(draw, name)), files)
+
+
+def made_traces(draw: Random) -> Input:
+    """A trace that mixes the columns of all formats."""
+    data = packed(draw, draw.choice((made.table, made.records))(draw))
+    if draw.random() < 0.1:
+        return Input(tuple(_about(draw, "-")), {"t": TRACE}, stdin=data)
+    return Input(tuple(_about(draw, "x")), {"t": TRACE, "x": data})
+
+
+def folders(draw: Random) -> Input:
+    """A folder of ServeGen or kv-cache-tester with one file damaged."""
+    files: good.Files = {**draw.choice(good.folders())}
+    name = draw.choice(sorted(files))
+    content = files[name]
+    assert isinstance(content, bytes)
+    files[name] = packed(draw, mutated(draw, content))
+    if draw.random() < 0.1:
+        del files[name]
+    return Input(tuple(_about(draw, draw.choice(("f", "f", name)))), {"t": TRACE, **files})
+
+
+# ---------------------------------------------------------------------- models and commands of servers
+def configs(draw: Random) -> Input:
+    """A config.json, damaged or made up."""
+    data = mutated(draw, draw.choice(good.configs())) if draw.random() < 0.6 else made.config(draw)
+    more = draw.choice(((), ("-tp", "8"), ("-pp", "3"), ("--mtp-layers", "1"), ("--kv-cache-dtype", "fp8"), ("-ep", "-dp", "4")))
+    files: good.Files = {"config.json": data, "t": TRACE}
+    if draw.random() < 0.15:
+        return Input(("compare", "t", "-q", "--json", "-", "--model", "config.json", "--gpu", "H200", *more), files)
+    sized = draw.choice((("--gpu", "H200"), ("--gpu", "80GB"), ("--available-kv-gib", "20"), POOL))
+    shown = ("--json", "-") if draw.random() < 0.9 else ()
+    return Input(("plan", "-q", *shown, "--model", draw.choice(("config.json", ".")), *sized, *more), files)
+
+
+def serve_lines(draw: Random) -> Input:
+    """A pasted server command: a real one damaged, or one out of vLLM's options."""
+    text = made.serve(draw) if draw.random() < 0.5 else mutated(draw, draw.choice(good.SERVE_LINES).encode()).decode("utf-8", "replace")
+    pasted = [text] if draw.random() < 0.5 else text.split(" ")
+    gpu = draw.choice((("--gpu", "H100"), ("--gpu", "H100"), ("--gpu", "H200"), ()))
+    return Input(("plan", "-q", "--json", "-", *gpu, "--", *pasted))
+
+
+def servers(draw: Random) -> Input:
+    """What `pagedsim calibrate` takes, damaged or made up."""
+    name = draw.choice(sorted(good.servers()))
+    data = packed(draw, mutated(draw, good.servers()[name]) if draw.random() < 0.85 else
+                  draw.choice((made.table, made.records))(draw))
+    more = draw.choice(((), MODEL, (*MODEL, "--trace", "t"), (*MODEL, "--trace", "t", "--fit"), (*MODEL, "--elapsed", "40"),
+                        (*MODEL, "--offset", "3", "--trace", "t"), ("--gpu", "H100"))) if name in ("log", "blocks", "page", "docker") \
+        else draw.choice(((), (*MODEL, "--trace", "t"), ("--gpu", "H100"), ("--gpu", "H100"), ("--offset", "1")))
+    if draw.random() < 0.03:                           # a whole fit takes a second
+        more = MODEL
+    return Input(("calibrate", "x", "-q", "--json", "-", *more), {"x": data, "t": TRACE})
+
+
+def step_times(draw: Random) -> Input:
+    """A step-time file, damaged or made up."""
+    data = packed(draw, mutated(draw, draw.choice(good.STEP_TIMES))) if draw.random() < 0.6 else made.tables(
+        draw, ("kind", "us", "bandwidth_efficiency", "flops_efficiency", "overhead_us"), ("fitted",))
+    more = draw.choice((POOL, (*MODEL, "--max-model-len", "4096")))
+    return Input(("compare", "t", "-q", "--json", "-", "--allocator", "paged", "--step-time", "x.toml", *more),
+                 {"x.toml": data, "t": TRACE})
+
+
+# ---------------------------------------------------------------------- scenarios, recipes, results, cases
+def scenarios(draw: Random) -> Input:
+    """A scenario; some of the small ones are run."""
+    files: good.Files = {"t.csv": TRACE}
+    if draw.random() < 0.08:
+        files["s.toml"] = mutated(draw, good.SMALL_SCENARIO)
+        return Input(("sweep", "s.toml", "--jobs", "1", "--no-figures", "-q", "--json", "-"), files, may_fail=True)
+    keys = ("seeds", "allocators", "warm-up", "confidence", "trace", "rate", "pool", "model", "gpu", "keep", "largest", "from", "to",
+            "speed", "max-num-seqs", "traffic.prompt", "resolution", "x", *(name[2:] for name, _ in made.options_of("compare")))
+    files["s.toml"] = mutated(draw, draw.choice((*good.SCENARIOS, good.SMALL_SCENARIO))) if draw.random() < 0.6 else \
+        made.tables(draw, keys, ("sweep", "search", "baseline", "traffic"))
+    return Input(("sweep", "s.toml", "--dry-run"), files)
+
+
+def recipes(draw: Random) -> Input:
+    """A recipe, damaged or made up, and changes to it."""
+    keys = ("requests", "seed", "arrivals", "prompt", "output", "prefix", "lengths", "x")
+    data = mutated(draw, draw.choice(good.RECIPES)) if draw.random() < 0.7 else made.tables(draw, keys, keys[2:])
+    changes = ("--set", f"{draw.choice(keys)}{draw.choice(('', '.kind', '.rate', '.a.b'))}={draw.choice((made.number, made.spec))(draw)}")
+    return Input(("trace", "synth", "r.toml", *(("o.csv",) if draw.random() < 0.7 else ()), *(changes if draw.random() < 0.2 else ()),
+                  *(("--requests", "50") if draw.random() < 0.9 else ())), {"r.toml": data})
+
+
+def specs(draw: Random) -> Input:
+    """Generators in their short form, for a trace that lacks something."""
+    which = draw.choice(("--synth-prefix", "--synth-output", "--synth-arrivals"))
+    return Input(("compare", "t", "-q", "--json", "-", "--allocator", "paged", which, made.spec(draw), *POOL),
+                 {"t": b"prompt_tokens,output_tokens\n21,5\n80,6\n"})
+
+
+def cases(draw: Random) -> Input:
+    """A recorded case, damaged or made up."""
+    data = mutated(draw, draw.choice(good.cases())) if draw.random() < 0.7 else made.case(draw)
+    more = draw.choice(((), (), (), ("--jump",), ("--totals", "x.json"), ("--totals", "x.json", "--run", "0")))
+    return Input(("conform", "x.json", "-q", *more), {"x.json": data}, may_fail=True)
+
+
+def results(draw: Random) -> Input:
+    """A result of `pagedsim compare --json` that `pagedsim plan` reads back."""
+    data = mutated(draw, draw.choice((_result(), b'{"scenarios": [{"throughput": {"total_tokens_per_s": 1500.5}}]}')))
+    return Input(("plan", "-q", "--json", "-", *POOL, "--max-model-len", "4096", "--gpu-hour", "2", "--throughput-from", "x.json"),
+                 {"x.json": data})
+
+
+def stores(draw: Random) -> Input:
+    """The folder of a sweep, its store damaged, and the sweep gone on with."""
+    files: good.Files = {**_swept()}
+    name = draw.choice(sorted(files))
+    content = files[name]
+    assert isinstance(content, bytes)
+    files[name] = mutated(draw, content)
+    if draw.random() < 0.1:
+        files["s.results/.lock"] = draw.choice((b"x", b"SQLite format 3\0", Special("folder")))
+    scenario = mutated(draw, good.SMALL_SCENARIO) if draw.random() < 0.1 else good.SMALL_SCENARIO
+    return Input(("sweep", "s.toml", "--jobs", "1", "--no-figures", "-q", draw.choice(("--resume", "--retry")), "--json", "-"),
+                 {"s.toml": scenario, **files}, may_fail=True)
+
+
+@cache
+def _result() -> bytes:
+    return _ran(("compare", "t", "-q", "--json", "o.json", *POOL, "--allocator", "paged"), {"t": TRACE})["o.json"]
+
+
+@cache
+def _swept() -> dict[str, bytes]:
+    found = _ran(("sweep", "s.toml", "--out", "s.results", "--jobs", "1", "--no-figures", "-q"), {"s.toml": good.SMALL_SCENARIO})
+    return {name: data for name, data in found.items() if name.startswith("s.results/") and "/." not in name}
+
+
+def _ran(arguments: Sequence[str], files: dict[str, bytes]) -> dict[str, bytes]:
+    """What a command leaves in the folder it is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            Path(folder, name).write_bytes(data)
+        words = [str(Path(folder, word)) if word in files or word in ("o.json", "s.results") else word for word in arguments]
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            assert main(words) == 0
+        return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+# ---------------------------------------------------------------------- options, and what is no file
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("compare", "t", "-q", "--json", "-", *POOL), ("compare", "m", "-q", "--json", "-", *POOL), ("plan", "-q", "--json", "-", *MODEL),
+    ("plan", "-q"), ("prefix", "m", "-q", "--json", "-", *POOL), ("view", "t", "-q", "--html", "o.html", *POOL),
+    ("calibrate", "x", "-q", "--json", "-"), ("conform", "x.json", "-q"), ("quiz", "-q"), ("trace", "info", "m"),
+    ("trace", "convert", "t", "o.csv"), ("trace", "synth", "r.toml", "o.csv"), ("trace", "cut", "t", "o.csv"),
+    ("trace", "scale", "t", "o.csv"), ("trace", "merge", "t", "m", "o.csv"), ("trace", "sample", "m", "o.csv"),
+    ("sweep", "s.toml", "--dry-run"))
+NEVER = ("--dask", "--out", "--jobs", "--plot")        # other machines, other folders, other processes, and pictures that take long
+READS = (("trace", "convert", "?", "o.csv"), ("trace", "info", "?"), ("compare", "?", "-q", *POOL), ("prefix", "?", "-q", *POOL),
+         ("view", "?", "-q", *POOL, "--html", "o.html"), ("plan", "--model", "?", "--gpu", "H100"), ("plan", "--model", "?/config.json"),
+         ("plan", *POOL, "--max-model-len", "99", "--gpu-hour", "2", "--throughput-from", "?"), ("calibrate", "?", *MODEL),
+         ("calibrate", "x", *MODEL, "--trace", "?"), ("compare", "t", "-q", *POOL, "--step-time", "?.toml"),
+         ("compare", "t", "-q", *POOL, "--step-time", "?"), ("compare", "t", "-q", *POOL, "--warm-trace", "?"),
+         ("conform", "?"), ("conform", "x.json", "--totals", "?", "--run", "0"), ("sweep", "?", "--dry-run"), ("sweep", "?", "--resume", "-q"),
+         ("trace", "synth", "?"), ("trace", "merge", "?", "t", "o.csv"), ("reproduce", "fig2", "-q", "--trace", "?", "--limit", "2"))
+WRITES = (("compare", "t", "-q", *POOL, "--json", "?"), ("compare", "t", "-q", *POOL, "--requests", "?"),
+          ("compare", "t", "-q", *POOL, "--html", "?"), ("compare", "t", "-q", *POOL, "--chrome-trace", "?"),
+          ("trace", "convert", "t", "?"), ("trace", "synth", "r.toml", "?"), ("plan", "-q", *MODEL, "--json", "?"),
+          ("view", "t", "-q", *POOL, "--html", "?"), ("quiz", "-q", "--html", "?"), ("conform", "x.json", "-q", "--json", "?"),
+          ("sweep", "s.toml", "-q", "--jobs", "1", "--no-figures", "--out", "?"), ("prefix", "m", "-q", *POOL, "--json", "?"))
+NAMES = ("", "nowhere", "nowhere/x", "t/x", "a\nb", "a\0b", "\ud800", "\udcff", "x" * 300, "x" * 5000, "-x", "~", "?", "é", "\u202e.csv")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/stdin", "/proc/self/mem", "/proc/self/cmdline", "/dev/tty")
+
+
+def options(draw: Random) -> Input:
+    """Any options of any command with any values, beside files that are good."""
+    command = draw.choice(COMMANDS)
+    name = command[:2] if command[0] == "trace" else command[:1]
+    files: good.Files = {**PIECES, "x": good.servers()["log"], "x.json": good.cases()[0]}
+    return Input((*command, *made.words(draw, name, never=NEVER)), files, may_fail=command[0] == "conform")
+
+
+def places(draw: Random) -> Input:
+    """A name that leads to no plain file, read or written by every option that takes a file."""
+    files: good.Files = {**PIECES, "x": good.servers()["table"], "x.json": good.cases()[0]}
+    writes = draw.random() < 0.25
+    if draw.random() < 0.5:
+        name = draw.choice((*NAMES, "/dev/null", "/dev/full") if writes else (*NAMES, *DEVICES))
+    else:
+        name = "odd"
+        files["odd"] = draw.choice((
+            Special("folder"), Special("link", "odd"), Special("link", "nowhere"), Special("link", "t"), Special("link", "."),
+            Special("locked", data=TRACE), b"", *(() if writes else (
+                Special("pipe", data=draw.choice((b"", TRACE, SHARED, good.cases()[0], good.RECIPES[0], b"{" * 99, good.STEP_TIMES[1]))),
+                Special("link", "/dev/zero")))))
+    command = draw.choice(WRITES if writes else READS)
+    stdin = draw.choice((b"", TRACE, good.RECIPES[1]))
+    words = tuple(word.replace("?", name) if word.startswith("?") else word for word in command)
+    return Input(words, files, stdin=stdin, may_fail=True)
+
+
+DOORS: dict[str, Door] = {
+    "traces": Door(30, traces), "made-traces": Door(14, made_traces), "folders": Door(6, folders), "configs": Door(10, configs),
+    "serve-lines": Door(6, serve_lines), "servers": Door(8, servers), "step-times": Door(4, step_times),
+    "scenarios": Door(7, scenarios), "recipes": Door(5, recipes), "specs": Door(3, specs), "cases": Door(8, cases),
+    "results": Door(3, results), "stores": Door(2, stores), "options": Door(10, options), "places": Door(4, places)}
+
+
+def made_input(seed: int, door: str, number: int) -> Input:
+    """The input of a number, the same every time."""
+    return DOORS[door].make(Random(f"{seed}/{door}/{number}"))

@@ -1,0 +1,229 @@
+"""Files and commands made up by rule: the right words in all the wrong places."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from io import StringIO
+from random import Random
+from typing import Any
+
+from experiments.cli import main
+from experiments.vllm_flags import known_flags
+from sim.models.model_names import catalogue
+
+from .mutations import MARK, NUMBERS, RAW, VALUES
+
+WHOLE = (0, 1, 2, 3, 5, 16, 17, 64, 100, 512, 1000, 4096, 10**5, 10**6, 2**31 - 1, 2**31, 10**9, 10**12, 2**53, 2**63, -1)
+CSV_NAMES = ("prompt_tokens", "output_tokens", "arrival_us", "arrival_s", "session", "think_us", "priority", "samples", "hash_ids",
+             "max_tokens", "TIMESTAMP", "ContextTokens", "GeneratedTokens", "Timestamp", "Model", "Request tokens", "Response tokens",
+             "Total tokens", "Log Type", "Session ID", "Elapsed time", "num_prefill_tokens", "num_decode_tokens", "arrived_at",
+             "req_time_s", "client", "prompt_size", "token_size", "arrival_timestamp", "request_id", "start_time_offset_ns",
+             "context_tokens", "generated_tokens", "NumImages", "trace", "subagent_path", "idx", "t_s", "in_tokens", "out_tokens",
+             "ttft_ms", "tpot_ms", "ttft_s", "concurrency", "", "x")
+JSON_NAMES = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay", "chat_id", "parent_chat_id", "type",
+              "turn", "input", "output", "input_toks", "output_toks", "arrival_time_ns", "input_tok_ids", "output_tok_ids",
+              "input_tokens", "output_tokens", "created_time", "StartTimeOffset", "ContextTokens", "GeneratedTokens", "prompt_len",
+              "output_len", "prompt_tokens", "completion_tokens", "conversations", "from", "value", "id", "requests", "block_size",
+              "t", "in", "out", "think_time", "input_lens", "output_lens", "start_times", "ttfts", "itls", "errors", "duration",
+              "completed", "num_prompts", "request_rate", "max_concurrency", "request_id", "sys_prompt", "img_ids", "session")
+CONFIG_NAMES = (
+    "model_type", "num_hidden_layers", "n_layer", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim",
+    "intermediate_size", "moe_intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "torch_dtype",
+    "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "n_shared_experts", "layer_types", "sliding_window",
+    "sliding_window_pattern", "max_window_layers", "use_sliding_window", "attention_chunk_size", "no_rope_layer_interval",
+    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "index_head_dim", "index_n_heads",
+    "text_config", "rope_scaling", "rope_parameters", "quantization_config", "hybrid_override_pattern", "attn_layer_period",
+    "attn_layer_offset", "expert_layer_period", "decoder_sparse_step", "first_k_dense_replace", "moe_layer_freq", "mamba_d_state",
+    "mamba_d_conv", "mamba_expand", "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "ssm_state_size", "state_size",
+    "conv_kernel", "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
+    "linear_num_value_heads", "full_attention_interval", "linear_attn_config", "block_configs", "num_nextn_predict_layers",
+    "mtp_num_hidden_layers", "num_kv_shared_layers", "multi_query", "word_embed_proj_dim", "attn_type_list", "moe_layers_enum",
+    "interleave_moe_layer_step", "num_global_key_value_heads", "global_head_dim", "swa_head_dim", "swa_num_key_value_heads")
+CASE_KEYS = ("num_blocks", "block_size", "enable_prefix_caching", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
+             "enable_chunked_prefill", "long_prefill_token_threshold", "reserve_full_isl", "watermark", "policy", "async_scheduling",
+             "groups", "max_steps", "detail", "mode")
+GOOD_VALUES = ("H100", "L4", "80GB", "auto", "fp8", "bfloat16", "16", "1", "2", "4096", "16k", "0.9", "Llama-3.1-8B", "Qwen/Qwen3-8B",
+               "deepseek-ai/DeepSeek-R1", "mooncake", "csv", "0:600", "prompt=a,output=b", "paged", "paged-prefix", "constant:20ms",
+               "roofline", "0.33", "0.7.3", "first-fit", "10%", "none", "lru", "system:tokens=64", "constant:value=20",
+               "poisson:rate=3", "profile:name=sharegpt", "swap", "-", "out.json", "fragmentation", "1/3", "full")
+BAD_VALUES = ("", " ", "x", "-", "--", "\ud800", "a\nb", "\0", "\x1b[2J", "x" * 5000, "../..", "16q", "1e5k", "9" * 400 + "k", "1:2:3",
+              "nan:inf", "5:1", "=", "a=,=b", "prompt=a,prompt=b", "constant:", "constant:nan", "constant:1e400s", "poisson:rate=0",
+              "rag:tokens=1", "chat:turns=1", "system:tokens=1e9", "(((", ":" * 50, "lognormal:mean=(", "0/0", "1/0", "v0.33", "0.0.0",
+              "999.999", "[1]", "{}", "null", "/dev/null", ".", "..", "CON", "\u202e", "\u0663")
+LENGTHS = ("constant", "uniform", "geometric", "lognormal", "zipf", "profile", "mixture", "exponential", "x")
+ARRIVALS = ("poisson", "gamma", "constant", "on-off", "diurnal", "all-at-once", "closed", "x")
+PREFIXES = ("none", "system", "few-shot", "rag", "template", "chat", "agent", "x")
+SPEC_KEYS = ("rate", "burstiness", "on_s", "off_s", "peak_to_mean", "period_s", "users", "think_s", "ramp_s", "value", "least", "most",
+             "mean", "median", "sigma", "exponent", "name", "column", "of", "tokens", "prompts", "example_tokens", "families", "shots",
+             "instruction_tokens", "document_tokens", "documents", "retrieved", "in_order", "system_tokens", "tenant_tokens",
+             "templates", "tenants", "salted", "turns", "calls", "result_tokens", "tool_s", "subagents", "span_tokens", "salts",
+             "salt_exponent", "weight")
+
+
+# ---------------------------------------------------------------------- values
+def number(draw: Random) -> str:
+    """A number as text, reasonable half of the time."""
+    return str(draw.choice(WHOLE[:14])) if draw.random() < 0.5 else draw.choice(NUMBERS)
+
+
+def value(draw: Random, depth: int = 0) -> Any:
+    """Anything that JSON can hold."""
+    match draw.randrange(6):
+        case 0 | 1:
+            return draw.choice(WHOLE)
+        case 2 if depth < 2:
+            return [value(draw, depth + 1) for _ in range(draw.randrange(4))]
+        case 3 if depth < 2:
+            return {draw.choice((*JSON_NAMES, *CONFIG_NAMES)): value(draw, depth + 1) for _ in range(draw.randrange(4))}
+        case _:
+            return draw.choice(VALUES)
+
+
+def toml(draw: Random, depth: int = 0) -> str:
+    """A value as TOML writes it."""
+    match draw.randrange(7):
+        case 0 | 1 | 2:
+            return number(draw)
+        case 3 if depth < 2:
+            return "[" + ", ".join(toml(draw, depth + 1) for _ in range(draw.randrange(4))) + "]"
+        case 4 if depth < 2:
+            return "{" + ", ".join(f"{draw.choice(('from', 'to', 'step', 'steps', 'scale', 'kind', *SPEC_KEYS))} = {toml(draw, depth + 1)}"
+                                   for _ in range(draw.randrange(4))) + "}"
+        case 5:
+            return draw.choice(("true", "false", "nan", "inf", "-inf", '""', "'x'", '"log"', '"\\u0000"', "1979-05-27T07:32:00Z",
+                                "07:32:00", "1e999", "9" * 5000))
+        case _:
+            return json.dumps(draw.choice((*GOOD_VALUES, spec(draw))))
+
+
+# ---------------------------------------------------------------------- files
+def table(draw: Random) -> bytes:
+    """A CSV with columns of several formats."""
+    names = draw.sample(CSV_NAMES, draw.randint(1, 5))
+    if draw.random() < 0.7:
+        names = [*draw.choice((("prompt_tokens", "output_tokens"), ("ContextTokens", "GeneratedTokens", "TIMESTAMP"),
+                               ("num_prefill_tokens", "num_decode_tokens", "arrived_at"), ("Request tokens", "Response tokens"),
+                               ("prompt_tokens", "output_tokens", "ttft_ms", "tpot_ms", "concurrency"))), *names]
+    rows = [",".join(names)] * (draw.random() < 0.95)
+    rows += [",".join(number(draw) if draw.random() < 0.3 else str(draw.choice(WHOLE[1:11])) for _ in names)
+             for _ in range(draw.randrange(6))]
+    return draw.choice(("\n", "\r\n", "\n\n")).join(rows).encode() + b"\n" * draw.randrange(3)
+
+
+def records(draw: Random, names: Sequence[str] = JSON_NAMES) -> bytes:
+    """JSON lines, or one document, whose keys are those of several formats."""
+    keys = draw.sample(names, draw.randint(1, 6))
+    if draw.random() < 0.6:
+        keys = [*draw.choice((("timestamp", "input_length", "output_length", "hash_ids"), ("input_toks", "output_toks"),
+                              ("input_lens", "output_lens"), ("prompt_len", "output_len"), ("conversations",),
+                              ("requests", "block_size", "id"), ("input", "output", "timestamp"))), *keys]
+    rows: list[Any] = [{key: value(draw) if draw.random() < 0.4 else draw.choice(WHOLE[1:9]) for key in keys}
+                       for _ in range(draw.randint(1, 4))]
+    if draw.random() < 0.3:
+        return json.dumps(draw.choice((rows, rows[0], {"requests": rows}, [rows]))).encode()
+    made = "\n".join(map(json.dumps, rows))
+    if draw.random() < 0.2:
+        made = made.replace(json.dumps(draw.choice(WHOLE[1:9])), draw.choice(RAW), 1)
+    return made.encode()
+
+
+def config(draw: Random) -> bytes:
+    """A config.json out of the fields of all families."""
+    known = catalogue()["families"]
+    made: dict[str, Any] = {"model_type": draw.choice(sorted(known)), "num_hidden_layers": draw.choice((1, 2, 4, 12, 61)),
+                            "num_attention_heads": draw.choice((1, 8, 32)), "hidden_size": draw.choice((64, 4096, 4097)),
+                            "intermediate_size": 11008, "vocab_size": 32000, "max_position_embeddings": 4096}
+    for name in draw.sample(CONFIG_NAMES, draw.randint(0, 12)):
+        made[name] = draw.choice((value(draw), draw.choice(WHOLE), draw.choice(WHOLE[1:8]), _config_part(draw, made)))
+    return json.dumps({"text_config": made} if draw.random() < 0.1 else made).encode()
+
+
+def _config_part(draw: Random, made: dict[str, Any]) -> Any:
+    """Lists by layer, patterns and tables as real ones have them."""
+    layers = made["num_hidden_layers"]
+    layers = layers if isinstance(layers, int) and 0 < layers < 200 else 4
+    return draw.choice((
+        [draw.choice(("full_attention", "sliding_attention", "linear_attention", "mamba", "attention", 1)) for _ in range(layers)],
+        [draw.choice((0, 1, 8)) for _ in range(layers)], "".join(draw.choice("M*-E|") for _ in range(layers)),
+        {"rope_type": "yarn", "factor": draw.choice((4.0, -1, "x", 10**400)), "original_max_position_embeddings": draw.choice(WHOLE)},
+        {"quant_method": draw.choice(("fp8", "awq", "gptq", "compressed-tensors", "modelopt", "x", 1)), "bits": draw.choice(WHOLE),
+         "group_size": draw.choice(WHOLE), "config_groups": {"a": {"weights": {"num_bits": draw.choice(WHOLE)}, "targets": value(draw)}},
+         "modules_to_not_convert": value(draw), "ignore": value(draw)},
+        {"short_conv_kernel_size": 4, "num_heads": draw.choice(WHOLE), "head_dim": draw.choice(WHOLE), "full_attn_layers": value(draw),
+         "kda_layers": value(draw)}, [{"attention": value(draw), "ffn": value(draw)} for _ in range(layers)]))
+
+
+def case(draw: Random) -> bytes:
+    """A recorded case: requests and a configuration, and sometimes what is expected."""
+    def request(n: int) -> Any:
+        made: dict[str, Any] = {"id": draw.choice((f"r{n}", "r0", n)), "arrive": draw.choice((0, n, *WHOLE)),
+                                "output": draw.choice((1, 2, 5, 40, *WHOLE))}
+        made |= draw.choice(({"prompt": [["s", draw.choice((16, 33, *WHOLE))], [f"u{n}", draw.choice((1, 7))]]},
+                             {"hash_ids": [1, n], "input_length": draw.choice((600, *WHOLE)), "hash_block": draw.choice((512, *WHOLE))},
+                             {"prompt_token_ids": [1, 2, n]}, {"prompt": value(draw)}))
+        return made | draw.choice(({}, {"priority": draw.choice(WHOLE)}, {"salt": value(draw)}))
+    settings = {"num_blocks": draw.choice((5, 20, 100)), "block_size": draw.choice((1, 8, 16))}
+    for key in draw.sample(CASE_KEYS, draw.randint(0, 6)):
+        settings[key] = draw.choice((draw.choice(WHOLE), True, False, 0.1, "fcfs", "priority", "full", "steps", value(draw),
+                                     [{"kind": draw.choice(("full", "sliding", "chunked_local", "x")), "window": draw.choice(WHOLE)}]))
+    return json.dumps({"name": "x", "config": settings, "requests": [request(n) for n in range(draw.randint(0, 4))]}
+                      | draw.choice(({}, {"expected": value(draw)}, {"events": value(draw), "steps": value(draw)}))).encode()
+
+
+def tables(draw: Random, keys: Sequence[str], sections: Sequence[str]) -> bytes:
+    """A TOML file of these keys and sections."""
+    lines = [f"{draw.choice(keys)} = {toml(draw)}" for _ in range(draw.randint(1, 5))]
+    for section in draw.sample(sections, draw.randint(0, min(3, len(sections)))):
+        lines += [f"[{section}]", *(f"{draw.choice((*keys, *SPEC_KEYS))} = {toml(draw)}" for _ in range(draw.randrange(4)))]
+    return "\n".join(lines).encode()
+
+
+def spec(draw: Random) -> str:
+    """A generator in its short form."""
+    kind = draw.choice((*LENGTHS, *ARRIVALS, *PREFIXES))
+    pairs = [f"{draw.choice(SPEC_KEYS)}={draw.choice((number(draw), 'sharegpt', '(constant:value=3)', '(geometric:mean=4)', 'true'))}"
+             for _ in range(draw.randrange(4))]
+    return kind + ":" * bool(pairs) + ",".join(pairs)
+
+
+# ---------------------------------------------------------------------- commands
+@cache
+def options_of(*command: str) -> tuple[tuple[str, bool], ...]:
+    """A command's options out of its own help, and whether each takes a value."""
+    said = StringIO()
+    with redirect_stdout(said), suppress(SystemExit):
+        main([*command, "--help"])
+    found = re.findall(r"^  (?:(-\w+)(?: [A-Z.]+)?, )?(--[\w-]+)(?:, (?:-\w+|--[\w-]+)(?: \S+)?)*( [A-Z{]\S*)?", said.getvalue(), re.MULTILINE)
+    return tuple((long, bool(taken)) for _, long, taken in found)
+
+
+def words(draw: Random, command: Sequence[str], most: int = 4, never: Sequence[str] = ()) -> list[str]:
+    """Some options of a command with some values."""
+    made = []
+    for name, takes in draw.choices([pair for pair in options_of(*command) if pair[0] not in ("--help", *never)],
+                                    k=draw.randint(1, most)):
+        text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), spec(draw)))
+        made += draw.choice(([f"{name}={text}"], [name, text])) if takes and draw.random() < 0.95 else [name]
+    return made
+
+
+def serve(draw: Random) -> str:
+    """A vLLM server command out of the options that vLLM has."""
+    flags = sorted(known_flags())
+    made = [draw.choice(("vllm serve", "python -m vllm.entrypoints.openai.api_server", "docker run vllm/vllm-openai:v0.9.1", "vllm", ""))]
+    made += [draw.choice(("Qwen/Qwen3-8B", "--model meta-llama/Llama-3.1-8B", "--model=''", "facebook/opt-13b"))]
+    for _ in range(draw.randrange(6)):
+        name = draw.choice(flags)
+        text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), json.dumps(value(draw)), ""))
+        quoted = text if draw.random() < 0.3 else "'" + text.replace("'", "'\\''") + "'"
+        made.append(name + draw.choice((" ", "=", ".x ", "_")) + quoted)
+    return draw.choice((" ", "\n", " \\\n ")).join(made)
+
+
+def filled(draw: Random, template: Callable[[Random], Any]) -> bytes:
+    """JSON of what a rule makes, with pieces that JSON does not know."""
+    return json.dumps(template(draw)).replace(f'"{MARK}"', draw.choice(RAW)).encode()
