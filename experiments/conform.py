@@ -16,7 +16,7 @@ from experiments.case_replay import Replay
 from experiments.cases import Case, is_capacity, read_case
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
-from workloads.messages import show_path
+from workloads.messages import printable, show_path
 from workloads.request import InputError
 
 EXAMPLES = """examples:
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 def _print(found: list[JsonObject], things: str, options: argparse.Namespace) -> None:
     for entry in found:
         if "error" in entry:
-            print(f"pagedsim conform: error: {entry['error']}", file=sys.stderr)
+            print(f"pagedsim conform: error: {printable(entry['error'])}", file=sys.stderr)
         elif entry.get("not_compared") and not options.quiet:
             print(f"note: {entry['name']}: not recorded, so not compared: {', '.join(entry['not_compared'])}", file=sys.stderr)
     compared = [entry for entry in found if "error" not in entry]

@@ -37,7 +37,8 @@ TRACE = b"arrived_at,num_prefill_tokens,num_decode_tokens\n0,20,5\n0.5,30,6\n1,4
 SHARED = b'{"timestamp": 0, "input_length": 33, "output_length": 7, "hash_ids": [5, 6, 7], "session_id": "a"}\n' \
     b'{"timestamp": 900, "input_length": 48, "output_length": 8, "hash_ids": [5, 6, 8], "session_id": "a"}\n'
 PIECES = {"t": TRACE, "m": SHARED, "c.json": b"", "s.toml": good.SMALL_SCENARIO, "r.toml": good.RECIPES[1], "k.toml": good.STEP_TIMES[1]}
-READING = ((), (), (), (), ("--strict",), ("--incremental-turns",), ("--hash-block-size", "3"), ("--session-rate", "0.5"),
+LARGE = b'{"runs": [{"workload": "w", "config": {"num_blocks": 50, "max_num_seqs": 8}, "totals": {"steps": 9, "outcome": "finished"}}]}'
+READING = (*[()] * 20, ("--strict",), ("--incremental-turns",), ("--hash-block-size", "3"), ("--session-rate", "0.5"),
            ("--window", "0:600"), ("--columns", "prompt=a,output=b"), ("--rate", "3"))
 
 
@@ -130,11 +131,13 @@ def servers(draw: Random) -> Input:
 
 def step_times(draw: Random) -> Input:
     """A step-time file, damaged or made up."""
-    data = packed(draw, mutated(draw, draw.choice(good.STEP_TIMES))) if draw.random() < 0.6 else made.tables(
-        draw, ("kind", "us", "bandwidth_efficiency", "flops_efficiency", "overhead_us"), ("fitted",))
+    data = mutated(draw, draw.choice(good.STEP_TIMES)) if draw.random() < 0.6 else made.tables(
+        draw, ("us", "bandwidth_efficiency", "flops_efficiency", "overhead_us"), ("fitted",))
+    if draw.random() < 0.9:
+        data = draw.choice((b'kind = "constant"\n', b'kind = "roofline"\n')) + data
     more = draw.choice((POOL, (*MODEL, "--max-model-len", "4096")))
     return Input(("compare", "t", "-q", "--json", "-", "--allocator", "paged", "--step-time", "x.toml", *more),
-                 {"x.toml": data, "t": TRACE})
+                 {"x.toml": packed(draw, data), "t": TRACE})
 
 
 # ---------------------------------------------------------------------- scenarios, recipes, results, cases
@@ -155,7 +158,8 @@ def recipes(draw: Random) -> Input:
     """A recipe, damaged or made up, and changes to it."""
     keys = ("requests", "seed", "arrivals", "prompt", "output", "prefix", "lengths", "x")
     data = mutated(draw, draw.choice(good.RECIPES)) if draw.random() < 0.7 else made.tables(draw, keys, keys[2:])
-    changes = ("--set", f"{draw.choice(keys)}{draw.choice(('', '.kind', '.rate', '.a.b'))}={draw.choice((made.number, made.spec))(draw)}")
+    changed = draw.choice((made.number(draw), made.spec(draw, "prompt")))
+    changes = ("--set", f"{draw.choice(keys)}{draw.choice(('', '.kind', '.rate', '.a.b'))}={changed}")
     return Input(("trace", "synth", "r.toml", *(("o.csv",) if draw.random() < 0.7 else ()), *(changes if draw.random() < 0.2 else ()),
                   *(("--requests", "50") if draw.random() < 0.9 else ())), {"r.toml": data})
 
@@ -163,15 +167,18 @@ def recipes(draw: Random) -> Input:
 def specs(draw: Random) -> Input:
     """Generators in their short form, for a trace that lacks something."""
     which = draw.choice(("--synth-prefix", "--synth-output", "--synth-arrivals"))
-    return Input(("compare", "t", "-q", "--json", "-", "--allocator", "paged", which, made.spec(draw), *POOL),
+    return Input(("compare", "t", "-q", "--json", "-", "--allocator", "paged", which, made.spec(draw, which), *POOL),
                  {"t": b"prompt_tokens,output_tokens\n21,5\n80,6\n"})
 
 
 def cases(draw: Random) -> Input:
     """A recorded case, damaged or made up."""
     data = mutated(draw, draw.choice(good.cases())) if draw.random() < 0.7 else made.case(draw)
-    more = draw.choice(((), (), (), ("--jump",), ("--totals", "x.json"), ("--totals", "x.json", "--run", "0")))
-    return Input(("conform", "x.json", "-q", *more), {"x.json": data}, may_fail=True)
+    files = {"x.json": data, "large.json": LARGE}
+    more = draw.choice(((), (), (), ("--jump",), ("--totals", "large.json", "--run", "0")))
+    if draw.random() < 0.1:
+        files, more = {"x.json": draw.choice(good.cases()), "large.json": mutated(draw, LARGE)}, ("--totals", "large.json", "--run", "0")
+    return Input(("conform", "x.json", "-q", *more), files, may_fail=True)
 
 
 def results(draw: Random) -> Input:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from functools import cache
+from inspect import Parameter, signature
 from io import StringIO
 from random import Random
 from typing import Any
@@ -14,8 +15,12 @@ from typing import Any
 from experiments.cli import main
 from experiments.vllm_flags import known_flags
 from sim.models.model_names import catalogue
+from workloads.synth.arrivals import ARRIVALS
+from workloads.synth.conversations import CONVERSATIONS
+from workloads.synth.lengths import LENGTHS
+from workloads.synth.prefixes import PREFIXES
 
-from .mutations import MARK, NUMBERS, RAW, VALUES
+from .mutations import NUMBERS, RAW, VALUES
 
 WHOLE = (0, 1, 2, 3, 5, 16, 17, 64, 100, 512, 1000, 4096, 10**5, 10**6, 2**31 - 1, 2**31, 10**9, 10**12, 2**53, 2**63, -1)
 CSV_NAMES = ("prompt_tokens", "output_tokens", "arrival_us", "arrival_s", "session", "think_us", "priority", "samples", "hash_ids",
@@ -43,6 +48,7 @@ CONFIG_NAMES = (
     "linear_num_value_heads", "full_attention_interval", "linear_attn_config", "block_configs", "num_nextn_predict_layers",
     "mtp_num_hidden_layers", "num_kv_shared_layers", "multi_query", "word_embed_proj_dim", "attn_type_list", "moe_layers_enum",
     "interleave_moe_layer_step", "num_global_key_value_heads", "global_head_dim", "swa_head_dim", "swa_num_key_value_heads")
+TOML_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|[+-]?(nan|inf)|true|0x10")
 CASE_KEYS = ("num_blocks", "block_size", "enable_prefix_caching", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
              "enable_chunked_prefill", "long_prefill_token_threshold", "reserve_full_isl", "watermark", "policy", "async_scheduling",
              "groups", "max_steps", "detail", "mode")
@@ -54,14 +60,10 @@ BAD_VALUES = ("", " ", "x", "-", "--", "\ud800", "a\nb", "\0", "\x1b[2J", "x" * 
               "nan:inf", "5:1", "=", "a=,=b", "prompt=a,prompt=b", "constant:", "constant:nan", "constant:1e400s", "poisson:rate=0",
               "rag:tokens=1", "chat:turns=1", "system:tokens=1e9", "(((", ":" * 50, "lognormal:mean=(", "0/0", "1/0", "v0.33", "0.0.0",
               "999.999", "[1]", "{}", "null", "/dev/null", ".", "..", "CON", "\u202e", "\u0663")
-LENGTHS = ("constant", "uniform", "geometric", "lognormal", "zipf", "profile", "mixture", "exponential", "x")
-ARRIVALS = ("poisson", "gamma", "constant", "on-off", "diurnal", "all-at-once", "closed", "x")
-PREFIXES = ("none", "system", "few-shot", "rag", "template", "chat", "agent", "x")
-SPEC_KEYS = ("rate", "burstiness", "on_s", "off_s", "peak_to_mean", "period_s", "users", "think_s", "ramp_s", "value", "least", "most",
-             "mean", "median", "sigma", "exponent", "name", "column", "of", "tokens", "prompts", "example_tokens", "families", "shots",
-             "instruction_tokens", "document_tokens", "documents", "retrieved", "in_order", "system_tokens", "tenant_tokens",
-             "templates", "tenants", "salted", "turns", "calls", "result_tokens", "tool_s", "subagents", "span_tokens", "salts",
-             "salt_exponent", "weight")
+PLACES: dict[str, tuple[Mapping[str, Any], ...]] = {
+    "--synth-prefix": (PREFIXES,), "--synth-output": (LENGTHS,), "--synth-arrivals": (ARRIVALS,), "prefix": (PREFIXES, CONVERSATIONS),
+    "prompt": (LENGTHS,), "output": (LENGTHS,), "arrivals": (ARRIVALS,)}
+"""Where generators stand -> those that may stand there."""
 
 
 # ---------------------------------------------------------------------- values
@@ -85,43 +87,63 @@ def value(draw: Random, depth: int = 0) -> Any:
 
 def toml(draw: Random, depth: int = 0) -> str:
     """A value as TOML writes it."""
-    match draw.randrange(7):
+    match draw.randrange(8):
         case 0 | 1 | 2:
-            return number(draw)
+            text = number(draw)
+            return text if TOML_NUMBER.fullmatch(text) or draw.random() < 0.05 else draw.choice(("3", "nan", "-inf", "1e999"))
         case 3 if depth < 2:
             return "[" + ", ".join(toml(draw, depth + 1) for _ in range(draw.randrange(4))) + "]"
         case 4 if depth < 2:
-            return "{" + ", ".join(f"{draw.choice(('from', 'to', 'step', 'steps', 'scale', 'kind', *SPEC_KEYS))} = {toml(draw, depth + 1)}"
-                                   for _ in range(draw.randrange(4))) + "}"
+            keys = draw.sample(("from", "to", "step", "steps", "scale", "kind", "rate", "value", "least", "most"), draw.randrange(5))
+            return "{" + ", ".join(f"{key} = {toml(draw, depth + 1)}" for key in keys) + "}"
         case 5:
-            return draw.choice(("true", "false", "nan", "inf", "-inf", '""', "'x'", '"log"', '"\\u0000"', "1979-05-27T07:32:00Z",
-                                "07:32:00", "1e999", "9" * 5000))
+            return draw.choice(("true", "false", '""', "'x'", '"log"', '"\\u0000"', "1979-05-27T07:32:00Z", "07:32:00"))
+        case 6:
+            return json.dumps(spec(draw, draw.choice(list(PLACES))))
         case _:
-            return json.dumps(draw.choice((*GOOD_VALUES, spec(draw))))
+            return json.dumps(draw.choice(GOOD_VALUES))
+
+
+def spec(draw: Random, place: str) -> str:
+    """A generator for a place, mostly of a kind and with keys that it has, in its short form."""
+    kinds = draw.choice(PLACES[place if draw.random() < 0.95 else draw.choice(list(PLACES))])
+    kind = draw.choice(sorted(kinds))
+    known = {name: one for name, one in signature(kinds[kind]).parameters.items() if one.kind is Parameter.KEYWORD_ONLY}
+    keys = [name for name, one in known.items() if one.default is Parameter.empty or draw.random() < 0.3]
+    if draw.random() < 0.15:
+        keys = [*keys[1:], draw.choice(("x", "kind", "rate", *keys))]
+    return kind + ":" * bool(keys) + ",".join(f"{key}={_spec_value(draw, key)}" for key in keys)
+
+
+def _spec_value(draw: Random, key: str) -> str:
+    if key in ("name", "column") and draw.random() < 0.8:
+        return draw.choice(("sharegpt", "prompt", "output"))
+    return draw.choice((str(draw.choice(WHOLE[1:10])), draw.choice(("0.5", "1", "2.5")), number(draw), "(uniform:least=1,most=9)",
+                        "(lognormal:mean=40,sigma=1)", "(exponential:mean=2)", "true"))
 
 
 # ---------------------------------------------------------------------- files
 def table(draw: Random) -> bytes:
     """A CSV with columns of several formats."""
-    names = draw.sample(CSV_NAMES, draw.randint(1, 5))
-    if draw.random() < 0.7:
+    names = draw.sample(CSV_NAMES, draw.choice((0, 0, 1, 2, 4)))
+    if draw.random() < 0.9 or not names:
         names = [*draw.choice((("prompt_tokens", "output_tokens"), ("ContextTokens", "GeneratedTokens", "TIMESTAMP"),
                                ("num_prefill_tokens", "num_decode_tokens", "arrived_at"), ("Request tokens", "Response tokens"),
                                ("prompt_tokens", "output_tokens", "ttft_ms", "tpot_ms", "concurrency"))), *names]
     rows = [",".join(names)] * (draw.random() < 0.95)
-    rows += [",".join(number(draw) if draw.random() < 0.3 else str(draw.choice(WHOLE[1:11])) for _ in names)
+    rows += [",".join(number(draw) if draw.random() < 0.1 else str(draw.choice(WHOLE[1:11])) for _ in names)
              for _ in range(draw.randrange(6))]
     return draw.choice(("\n", "\r\n", "\n\n")).join(rows).encode() + b"\n" * draw.randrange(3)
 
 
 def records(draw: Random, names: Sequence[str] = JSON_NAMES) -> bytes:
     """JSON lines, or one document, whose keys are those of several formats."""
-    keys = draw.sample(names, draw.randint(1, 6))
-    if draw.random() < 0.6:
+    keys = draw.sample(names, draw.choice((0, 0, 1, 2, 5)))
+    if draw.random() < 0.9 or not keys:
         keys = [*draw.choice((("timestamp", "input_length", "output_length", "hash_ids"), ("input_toks", "output_toks"),
                               ("input_lens", "output_lens"), ("prompt_len", "output_len"), ("conversations",),
                               ("requests", "block_size", "id"), ("input", "output", "timestamp"))), *keys]
-    rows: list[Any] = [{key: value(draw) if draw.random() < 0.4 else draw.choice(WHOLE[1:9]) for key in keys}
+    rows: list[Any] = [{key: _of(draw, key) if draw.random() < 0.85 else value(draw) for key in keys}
                        for _ in range(draw.randint(1, 4))]
     if draw.random() < 0.3:
         return json.dumps(draw.choice((rows, rows[0], {"requests": rows}, [rows]))).encode()
@@ -129,6 +151,18 @@ def records(draw: Random, names: Sequence[str] = JSON_NAMES) -> bytes:
     if draw.random() < 0.2:
         made = made.replace(json.dumps(draw.choice(WHOLE[1:9])), draw.choice(RAW), 1)
     return made.encode()
+
+
+def _of(draw: Random, key: str) -> Any:
+    """What stands under a key of a trace."""
+    if key in ("hash_ids", "input_tok_ids", "output_tok_ids", "input_lens", "output_lens", "ttfts", "start_times"):
+        return [draw.choice(WHOLE[:10]) for _ in range(draw.randint(1, 3))]
+    if key == "conversations":
+        return [{"from": "human", "value": "x" * 40}, {"from": draw.choice(("gpt", "human")), "value": draw.choice(("hello", "", 1))}]
+    if key == "requests":
+        return [{"t": draw.choice(WHOLE[:9]), "in": 70, "out": draw.choice(WHOLE[:9]), "type": draw.choice(("s", "n", "subagent")),
+                 "hash_ids": [1, 2]}]
+    return draw.choice(("abc", "")) if key in ("input", "output", "session_id", "type", "id") else draw.choice(WHOLE[1:9])
 
 
 def config(draw: Random) -> bytes:
@@ -171,23 +205,20 @@ def case(draw: Random) -> bytes:
         settings[key] = draw.choice((draw.choice(WHOLE), True, False, 0.1, "fcfs", "priority", "full", "steps", value(draw),
                                      [{"kind": draw.choice(("full", "sliding", "chunked_local", "x")), "window": draw.choice(WHOLE)}]))
     return json.dumps({"name": "x", "config": settings, "requests": [request(n) for n in range(draw.randint(0, 4))]}
-                      | draw.choice(({}, {"expected": value(draw)}, {"events": value(draw), "steps": value(draw)}))).encode()
+                      | draw.choice(({"result": {"steps": 3}}, {"result": {}}, {"result": {"events": [], "outcome": "finished"}}, {},
+                                     {"result": value(draw)}))).encode()
 
 
 def tables(draw: Random, keys: Sequence[str], sections: Sequence[str]) -> bytes:
     """A TOML file of these keys and sections."""
-    lines = [f"{draw.choice(keys)} = {toml(draw)}" for _ in range(draw.randint(1, 5))]
-    for section in draw.sample(sections, draw.randint(0, min(3, len(sections)))):
-        lines += [f"[{section}]", *(f"{draw.choice((*keys, *SPEC_KEYS))} = {toml(draw)}" for _ in range(draw.randrange(4)))]
+    def line(key: str) -> str:
+        return f"{key} = {json.dumps(spec(draw, key)) if key in PLACES and draw.random() < 0.8 else toml(draw)}"
+    under = draw.sample(sections, draw.randint(0, min(3, len(sections))))
+    lines = [line(key) for key in draw.sample(keys, draw.randint(1, min(5, len(keys)))) if key not in under]
+    for section in under:
+        own = draw.sample((*keys, "kind", "rate", "value", "from", "to"), draw.randrange(4))
+        lines += [f"[{section}]", *map(line, dict.fromkeys(own))]
     return "\n".join(lines).encode()
-
-
-def spec(draw: Random) -> str:
-    """A generator in its short form."""
-    kind = draw.choice((*LENGTHS, *ARRIVALS, *PREFIXES))
-    pairs = [f"{draw.choice(SPEC_KEYS)}={draw.choice((number(draw), 'sharegpt', '(constant:value=3)', '(geometric:mean=4)', 'true'))}"
-             for _ in range(draw.randrange(4))]
-    return kind + ":" * bool(pairs) + ",".join(pairs)
 
 
 # ---------------------------------------------------------------------- commands
@@ -206,7 +237,9 @@ def words(draw: Random, command: Sequence[str], most: int = 4, never: Sequence[s
     made = []
     for name, takes in draw.choices([pair for pair in options_of(*command) if pair[0] not in ("--help", *never)],
                                     k=draw.randint(1, most)):
-        text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), spec(draw)))
+        text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), number(draw)))
+        if name in PLACES:
+            text = spec(draw, name)
         made += draw.choice(([f"{name}={text}"], [name, text])) if takes and draw.random() < 0.95 else [name]
     return made
 
@@ -214,16 +247,11 @@ def words(draw: Random, command: Sequence[str], most: int = 4, never: Sequence[s
 def serve(draw: Random) -> str:
     """A vLLM server command out of the options that vLLM has."""
     flags = sorted(known_flags())
-    made = [draw.choice(("vllm serve", "python -m vllm.entrypoints.openai.api_server", "docker run vllm/vllm-openai:v0.9.1", "vllm", ""))]
-    made += [draw.choice(("Qwen/Qwen3-8B", "--model meta-llama/Llama-3.1-8B", "--model=''", "facebook/opt-13b"))]
+    made = [draw.choice((*["vllm serve"] * 6, "python -m vllm.entrypoints.openai.api_server", "docker run vllm/vllm-openai:v0.9.1", "vllm", ""))]
+    made += [draw.choice(("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "--model meta-llama/Llama-3.1-8B", "--model=''", "facebook/opt-13b"))]
     for _ in range(draw.randrange(6)):
         name = draw.choice(flags)
         text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), json.dumps(value(draw)), ""))
         quoted = text if draw.random() < 0.3 else "'" + text.replace("'", "'\\''") + "'"
         made.append(name + draw.choice((" ", "=", ".x ", "_")) + quoted)
     return draw.choice((" ", "\n", " \\\n ")).join(made)
-
-
-def filled(draw: Random, template: Callable[[Random], Any]) -> bytes:
-    """JSON of what a rule makes, with pieces that JSON does not know."""
-    return json.dumps(template(draw)).replace(f'"{MARK}"', draw.choice(RAW)).encode()

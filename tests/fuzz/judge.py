@@ -98,11 +98,11 @@ def _verdict(one: Input, status: object, fault: BaseException | None, said: str,
         return ("wrong line", wrong, complained[:LONGEST_LINE]) if wrong else ("result", "", "")
     if status != 2:
         return "wrong status", f"status {status!r}", complained[:LONGEST_LINE] + said[-500:]
-    problem = _line_problem(said, complained)
+    problem = _line_problem(one, said, complained)
     return ("wrong line", problem, (complained + said)[:LONGEST_LINE]) if problem else ("refused", "", complained)
 
 
-def _line_problem(said: str, complained: str) -> str:
+def _line_problem(one: Input, said: str, complained: str) -> str:
     """What is wrong with a refusal; nothing if it is one line and all of it."""
     if said:
         return "something on standard output"
@@ -112,7 +112,8 @@ def _line_problem(said: str, complained: str) -> str:
         return "the command is not named"
     if not complained[:-1].isprintable():
         return "what cannot be shown"
-    return "too long" if len(complained) > LONGEST_LINE else ""
+    typed = max(map(len, one.arguments), default=0)    # what somebody typed himself may be said again
+    return "too long" if len(complained) > LONGEST_LINE + typed else ""
 
 
 def _place(fault: BaseException) -> str:

@@ -36,7 +36,7 @@ def traces() -> list[Good]:
     found = [Good(sample.file if sample.file != "no-name" else f"{sample.name}.x", sample.text.encode(),
                   {name: text.encode() for name, text in sample.beside.items()}) for sample in SAMPLES]
     for path in sorted((SHARED / "traces").rglob("*")):
-        if path.is_file() and path.suffix not in (".md", "") and "servegen/" not in str(path):
+        if path.is_file() and path.suffix not in (".md", "") and not {"servegen", "ragpulse"} & set(path.parts):
             head = _head(path)
             if head is not None:
                 found.append(Good(path.name.removesuffix(".gz"), head, {}))

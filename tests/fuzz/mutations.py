@@ -25,12 +25,20 @@ VALUES: list[Any] = [None, True, False, -1, 0, 1, 2, 2**31, 2**53, 2**63 - 1, 2*
                      "\0", "../x", [10**6] * 5, [1.5], ["x"], {"kind": "full"}]
 RAW = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "9" * 5000, "-" + "9" * 4400, "1e999999999999999999999", "[" * 3000,
        '{"a":' * 3000, '"\\ud800"', '"\\u0000"', "truth", "'x'", "", "01", '{"a":1,"a":2}', "1.0", "1E5", "-0", "-0.0"]
+MILD = (0, 1, 2, 3, 5, 7, 16, 17, 33, 64, 100, 512, 1000, 4096, 10**5, 10**6)
+WORDS = [b"3", b"0", b"-1", b"2.5", b"1e300", b"1e999", b"nan", b"inf", b"true", b"false", b'""', b'"x"', b"'auto'", b"[]", b"[1, 2]",
+         b"[[1]]", b"[1, 1.0, true]", b"{}", b"{from = 1, to = 1e300, step = 1}", b"{from = 1, to = 2, steps = 3}", b"{kind = 'constant'}",
+         b"9" * 26, b"9" * 400, b"9" * 5000, b"9223372036854775807", b"1979-05-27T07:32:00Z", b"0x1F", b"'''", b"'\\u0000'", b'"\\u0000"',
+         b"", b"'constant:value=3'", b"'system:tokens=99999999'", b"'poisson:rate=1e9'", b"'-'", b"[0.1, 0.2]", b"'L4'", b"100000000"]
 MARK = "@raw@"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 def mutated(draw: Random, data: bytes) -> bytes:
     """One to three things done to a file; what is JSON mostly stays so."""
+    if draw.random() < 0.3:                            # other numbers, none of them odd: what is behind the readers has its turn
+        return _NUMBER.sub(lambda found: str(draw.choice(MILD)) if draw.random() < 0.1 else found[0],
+                           data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         way = draw.choice(WAYS)
         data = way(draw, data)
@@ -63,7 +71,8 @@ def renumbered(draw: Random, data: bytes) -> bytes:
         places = list(_NUMBER.finditer(text))
         if places:
             place = draw.choice(places)
-            text = text[:place.start()] + draw.choice(NUMBERS) + text[place.end():]
+            other = draw.choice(NUMBERS) if draw.random() < 0.4 else str(draw.choice(MILD))
+            text = text[:place.start()] + other + text[place.end():]
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -111,6 +120,10 @@ def revalued(draw: Random, data: bytes) -> bytes:
         try:
             found = json.loads(lines[at])
         except (ValueError, RecursionError):
+            key, sign, _ = lines[at].partition(b"=")
+            if sign and draw.random() < 0.8:
+                lines[at] = key + b"= " + draw.choice(WORDS)
+                return b"\n".join(lines)
             fields = lines[at].split(b",")
             fields[draw.randrange(len(fields))] = draw.choice(PIECES)
             lines[at] = b",".join(fields)
@@ -136,7 +149,7 @@ def _elsewhere(draw: Random, value: Any, raw: list[str]) -> Any:
     if isinstance(value[key], dict | list) and value[key] and draw.random() < 0.8:
         value[key] = _elsewhere(draw, value[key], raw)
         return value
-    match draw.randrange(8):
+    match draw.randrange(12):
         case 0:
             del value[key]
         case 1 if isinstance(value, dict):
@@ -152,6 +165,8 @@ def _elsewhere(draw: Random, value: Any, raw: list[str]) -> Any:
 
 def _other(draw: Random, value: Any, raw: list[str]) -> Any:
     """Another value: of another kind, a near one, or a piece of text that JSON may not even know."""
+    if type(value) is int and draw.random() < 0.4:
+        return draw.choice((*MILD, value + 1, value - 1, 2 * value))
     match draw.randrange(6):
         case 0:
             raw.append(draw.choice(RAW))
@@ -164,14 +179,14 @@ def _other(draw: Random, value: Any, raw: list[str]) -> Any:
             return draw.choice(VALUES)
 
 
-WAYS = (damaged, renumbered, renumbered, relined, revalued, revalued, revalued, reencoded)
+WAYS = (*[damaged] * 3, *[renumbered] * 6, *[relined] * 2, *[revalued] * 8, reencoded)
 
 
 def packed(draw: Random, data: bytes) -> bytes:
     """Plain mostly, else packed and perhaps damaged after that; seldom a bomb."""
     if draw.random() < 0.002:
         return bomb(draw.choice(("gzip", "zstd")), data)
-    pack = draw.choice((bytes, bytes, bytes, bytes, gzip.compress, zstandard.compress))
+    pack = draw.choice((*[bytes] * 16, gzip.compress, zstandard.compress))
     made = pack(data)
     if pack is bytes or draw.random() < 0.5:
         return made
