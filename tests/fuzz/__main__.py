@@ -19,11 +19,11 @@ from pathlib import Path
 
 from .doors import DOORS, made_input
 from .inputs import Input, lay
-from .judge import SECONDS, Ending, judged
+from .judge import PATIENCE, SECONDS, Ending, judged
 
 MEMORY_MIB = 4096
 KEPT = 3                                               # findings of one cause that are kept
-PATIENCE = 3.0                                         # times the limit, before a process that says nothing is ended
+DEAF = 2.0                                             # times its patience, before a process that says nothing is ended
 Task = tuple[str, int]
 
 
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--door", action="append", choices=list(DOORS), help="only this one; may be repeated")
     made.add_argument("--number", type=int, help="only the input of this number of the door")
     made.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
-    made.add_argument("--seconds", type=float, default=SECONDS, help="for one input (default %(default)s)")
+    made.add_argument("--seconds", type=float, default=SECONDS, help="of the processor for one input (default %(default)s)")
     made.add_argument("--memory-mib", type=int, default=MEMORY_MIB, help="of a process's addresses (default %(default)s)")
     made.add_argument("--keep", metavar="DIR", help="where findings are kept (default: a new folder)")
     return made
@@ -131,7 +131,7 @@ class _Worker:
             except EOFError:
                 self._process.join()
                 made = Ending("died", f"exit code {self._process.exitcode}", "the process ended", seconds)
-        elif seconds < PATIENCE * self._options.seconds:
+        elif seconds < DEAF * PATIENCE * self._options.seconds:
             return None
         else:
             self._process.kill()

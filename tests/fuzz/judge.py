@@ -18,14 +18,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
+from experiments import case_config, setup
 from experiments.cli import main
 
 from .inputs import Input, lay
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 20.0
+SECONDS = 10.0                                         # of the processor: the machine may be busy
+PATIENCE = 6.0                                         # times as long by the clock, for what waits and does nothing
 MOST_GROWN = 600 << 20                                 # bytes that one input may add to the largest size of the process
+MOST_BLOCKS = 1 << 21
 LONGEST_LINE = 2500
 NO_MEMORY = ("more memory than there is", "do not fit in memory", "out of memory")
 NOT_OUTPUT = "cannot write to standard output"         # a file that could not be read, taken for our own output
@@ -52,10 +56,10 @@ class Ending:
 def judged(one: Input, folder: Path, seconds: float = SECONDS) -> Ending:
     """Run an input in a folder, which is emptied first."""
     lay(one, folder)
-    before, largest, started = os.getcwd(), _largest(), time.perf_counter()
+    before, largest, started = os.getcwd(), _largest(), time.process_time()
     os.chdir(folder)
     try:
-        with _streams(one.stdin) as (out, err), warnings.catch_warnings():
+        with _streams(one.stdin) as (out, err), warnings.catch_warnings(), _small_pools():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", ResourceWarning)
             status, fault = _run(one, seconds)
@@ -65,15 +69,16 @@ def judged(one: Input, folder: Path, seconds: float = SECONDS) -> Ending:
     kind, where, text = _verdict(one, status, fault, said, complained)
     if kind in ("result", "refused") and _largest() - largest > MOST_GROWN:
         kind, where, text = "memory", "grown", f"{(_largest() - largest) >> 20} MiB more; {complained[:300]}"
-    return Ending(kind, where, text, time.perf_counter() - started)
+    return Ending(kind, where, text, time.process_time() - started)
 
 
 def _run(one: Input, seconds: float) -> tuple[object, BaseException | None]:
     def over(*_: object) -> None:
         raise TooLong
 
-    kept = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where a cleaning-up lasts as long
+    kept = [signal.signal(one, over) for one in (signal.SIGALRM, signal.SIGPROF)]
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again, where a cleaning-up lasts as long
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds, 1.0)
     try:
         return main(list(one.arguments)), None
     except SystemExit as stop:
@@ -81,8 +86,10 @@ def _run(one: Input, seconds: float) -> tuple[object, BaseException | None]:
     except (Exception, TooLong) as error:
         return None, error
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, kept)
+        for one, handler in zip((signal.SIGALRM, signal.SIGPROF), kept, strict=True):
+            signal.signal(one, handler)
 
 
 def _verdict(one: Input, status: object, fault: BaseException | None, said: str, complained: str) -> tuple[str, str, str]:
@@ -131,6 +138,13 @@ def _largest() -> int:
 def _flushed(stream: io.TextIOWrapper) -> io.TextIOWrapper:
     stream.flush()
     return stream
+
+
+@contextmanager
+def _small_pools() -> Iterator[None]:
+    """The largest pool takes 6 GB, as it must; with smaller ones it shows if memory is taken for another reason."""
+    with patch.object(setup, "MOST_BLOCKS", MOST_BLOCKS), patch.dict(case_config.MOST, num_blocks=MOST_BLOCKS):
+        yield
 
 
 @contextmanager
