@@ -94,7 +94,7 @@ def folders(draw: Random) -> Input:
         del files[name]
     words = _about(draw, draw.choice(("f", "f", name)))
     if words[0] != "trace":                            # half a million requests are drawn sooner than served
-        words += ["--limit", "300"]
+        words += ["--limit", "60"]
     return Input(tuple(words), {"t": TRACE, **files})
 
 
@@ -280,10 +280,10 @@ def places(draw: Random) -> Input:
 
 
 DOORS: dict[str, Door] = {
-    "traces": Door(30, traces), "made-traces": Door(14, made_traces), "folders": Door(6, folders), "configs": Door(10, configs),
-    "serve-lines": Door(6, serve_lines), "servers": Door(8, servers), "step-times": Door(4, step_times),
-    "scenarios": Door(7, scenarios), "recipes": Door(5, recipes), "specs": Door(3, specs), "cases": Door(8, cases),
-    "results": Door(3, results), "stores": Door(2, stores), "options": Door(10, options), "places": Door(4, places)}
+    "traces": Door(36, traces), "made-traces": Door(18, made_traces), "folders": Door(4, folders), "configs": Door(6, configs),
+    "serve-lines": Door(4, serve_lines), "servers": Door(6, servers), "step-times": Door(5, step_times),
+    "scenarios": Door(8, scenarios), "recipes": Door(6, recipes), "specs": Door(4, specs), "cases": Door(12, cases),
+    "results": Door(4, results), "stores": Door(1, stores), "options": Door(5, options), "places": Door(3, places)}
 
 
 def made_input(seed: int, door: str, number: int) -> Input:

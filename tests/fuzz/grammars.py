@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+
+from copy import deepcopy
 from contextlib import redirect_stdout, suppress
 from functools import cache
 from inspect import Parameter, signature
@@ -82,7 +84,7 @@ def value(draw: Random, depth: int = 0) -> Any:
         case 3 if depth < 2:
             return {draw.choice((*JSON_NAMES, *CONFIG_NAMES)): value(draw, depth + 1) for _ in range(draw.randrange(4))}
         case _:
-            return draw.choice(VALUES)
+            return deepcopy(draw.choice(VALUES))
 
 
 def toml(draw: Random, depth: int = 0) -> str:

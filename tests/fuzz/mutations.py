@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from copy import deepcopy
 from functools import cache
 from random import Random
 from typing import Any
@@ -155,9 +156,9 @@ def _elsewhere(draw: Random, value: Any, raw: list[str]) -> Any:
         case 1 if isinstance(value, dict):
             value[draw.choice(("x", "", "kind", "id", draw.choice(keys)))] = value.pop(key)
         case 1 | 2 if isinstance(value, list):
-            value.insert(key, value[key])
+            value.insert(key, deepcopy(value[key]))
         case 2:
-            value[draw.choice(keys)] = value[key]
+            value[draw.choice(keys)] = deepcopy(value[key])
         case _:
             value[key] = _other(draw, value[key], raw)
     return value
@@ -176,7 +177,7 @@ def _other(draw: Random, value: Any, raw: list[str]) -> Any:
         case 2 if isinstance(value, list):
             return draw.choice((value * 3, value[::-1], value[:1], dict.fromkeys(map(str, value[:5]), 1), str(value)))
         case _:
-            return draw.choice(VALUES)
+            return deepcopy(draw.choice(VALUES))
 
 
 WAYS = (*[damaged] * 3, *[renumbered] * 6, *[relined] * 2, *[revalued] * 8, reencoded)
