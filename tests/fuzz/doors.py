@@ -56,9 +56,9 @@ def _about(draw: Random, path: str) -> list[str]:
         how = draw.choice((["cut", path, "o.csv", "--to", "5"], ["scale", path, "o.csv", "--speed", "3"],
                            ["merge", path, "t", "o.csv"], ["sample", path, "o.csv", "--fraction", "0.5"]))
         return ["trace", *how, *([] if "--rate" in reading else reading)]
-    if roll < 0.95:
-        return ["compare", path, "-q", "--json", "-", *POOL, *reading]
     if roll < 0.98:
+        return ["compare", path, "-q", "--json", "-", *POOL, *reading]
+    if roll < 0.99:
         return ["prefix", path, "-q", "--json", "-", *POOL, *reading]
     return ["view", path, "-q", "--html", "o.html", *POOL, *reading]
 
@@ -235,7 +235,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("trace", "convert", "t", "o.csv"), ("trace", "synth", "r.toml", "o.csv"), ("trace", "cut", "t", "o.csv"),
     ("trace", "scale", "t", "o.csv"), ("trace", "merge", "t", "m", "o.csv"), ("trace", "sample", "m", "o.csv"),
     ("sweep", "s.toml", "--dry-run"))
-NEVER = ("--dask", "--out", "--jobs", "--plot")        # other machines, other folders, other processes, and pictures that take long
+NEVER = ("--dask", "--out", "--jobs", "--plot", "--html")       # other machines, folders, processes; pictures take long
 READS = (("trace", "convert", "?", "o.csv"), ("trace", "info", "?"), ("compare", "?", "-q", *POOL), ("prefix", "?", "-q", *POOL),
          ("view", "?", "-q", *POOL, "--html", "o.html"), ("plan", "--model", "?", "--gpu", "H100"), ("plan", "--model", "?/config.json"),
          ("plan", *POOL, "--max-model-len", "99", "--gpu-hour", "2", "--throughput-from", "?"), ("calibrate", "?", *MODEL),
@@ -280,8 +280,8 @@ def places(draw: Random) -> Input:
 
 
 DOORS: dict[str, Door] = {
-    "traces": Door(36, traces), "made-traces": Door(18, made_traces), "folders": Door(4, folders), "configs": Door(6, configs),
-    "serve-lines": Door(4, serve_lines), "servers": Door(6, servers), "step-times": Door(5, step_times),
+    "traces": Door(36, traces), "made-traces": Door(18, made_traces), "folders": Door(4, folders), "configs": Door(5, configs),
+    "serve-lines": Door(3, serve_lines), "servers": Door(6, servers), "step-times": Door(5, step_times),
     "scenarios": Door(8, scenarios), "recipes": Door(6, recipes), "specs": Door(4, specs), "cases": Door(12, cases),
     "results": Door(4, results), "stores": Door(1, stores), "options": Door(5, options), "places": Door(3, places)}
 
