@@ -41,6 +41,8 @@ def read_case(path: str) -> Case:
     """
     try:
         case = json.loads(bytes_of(path, LARGEST_MIB).decode("utf-8-sig"))
+    except InputError:                                 # too long, and says so
+        raise
     except OSError as error:
         raise InputError(f"{show_path(path)}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -118,6 +118,8 @@ def _measured(path: str) -> float:
     try:
         document = json.loads(bytes_of(path, LARGEST_MIB))
         found = document["scenarios"][-1]["throughput"]["total_tokens_per_s"]
+    except InputError:                                 # too long, and says so
+        raise
     except OSError as error:
         raise InputError(f"{show_path(path)}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, RecursionError):

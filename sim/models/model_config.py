@@ -182,6 +182,8 @@ def _dtype(fields: Fields) -> str | None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(bytes_of(path, LARGEST_MIB))
+    except InputError:                                 # too long, and says so
+        raise
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: no valid JSON: {json_fault(error, error.colno)}") from None
     except (OSError, ValueError, RecursionError) as error:

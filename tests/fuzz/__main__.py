@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import resource
 import signal
 import sys
@@ -152,7 +153,11 @@ def _work(pipe: Connection, seed: int, seconds: float, memory_mib: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
+        parent = os.getppid()
         while True:
+            while not pipe.poll(5):
+                if os.getppid() != parent:             # it was killed, and pipes of others keep ours open
+                    return
             try:
                 door, number = pipe.recv()
             except EOFError:
