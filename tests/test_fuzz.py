@@ -49,8 +49,10 @@ def says(text, status=2, out=""):
 
 @pytest.mark.parametrize(("main", "kind", "where"), [
     (says("", 0), "result", ""), (says("note: x\n", 0), "result", ""), (says("pagedsim compare: error: x\n"), "refused", ""),
-    (says("pagedsim compare: error: x\ny\n"), "wrong line", "2 lines"), (says("pagedsim compare: error: x"), "wrong line", "0 lines"),
-    (says("pagedsim compare: error: \u202e\n"), "wrong line", "what cannot be shown"), (says("no\n"), "wrong line", "the command is not"),
+    (says("pagedsim compare: error: x\ny\n"), "wrong line", "2 lines"), (says("pagedsim compare: error: x"), "wrong line",
+                                                                         "0 lines"),
+    (says("pagedsim compare: error: \u202e\n"), "wrong line", "what cannot be shown"),
+    (says("no\n"), "wrong line", "the command is not"),
     (says("pagedsim compare: error: x\n", out="y"), "wrong line", "something on standard output"),
     (says("", 1), "wrong status", "status 1"), (says("Traceback (most recent call last)\n", 0), "wrong line", "Traceback"),
     (says("pagedsim compare: error: this takes more memory than there is\n"), "memory", "refused"),

@@ -38,8 +38,10 @@ def test_names_that_no_file_can_have_are_not_written(capsys, trace, name, option
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300, "x" * 5000])
-@pytest.mark.parametrize("words", [("compare", "?"), ("calibrate", "?", "--out", "x.toml"), ("conform", "?"), ("plan", "--model", "?"),
-                                   ("plan", "--model", "?/config.json"), ("trace", "info", "?"), ("sweep", "?"), ("trace", "synth", "?")])
+@pytest.mark.parametrize("words", [("compare", "?"), ("calibrate", "?", "--out", "x.toml"), ("conform", "?"),
+                                   ("plan", "--model", "?"),
+                                   ("plan", "--model", "?/config.json"), ("trace", "info", "?"), ("sweep", "?"),
+                                   ("trace", "synth", "?")])
 def test_names_that_no_file_can_have_are_not_read(capsys, tmp_path, monkeypatch, words, name):
     monkeypatch.chdir(tmp_path)
     assert "standard output" not in complaint(capsys, *(word.replace("?", name) for word in words))
@@ -55,7 +57,8 @@ def test_letters_that_change_a_line_are_escaped(capsys, tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- files without end
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs /dev/zero")
 @pytest.mark.parametrize(("limit", "words"), [
-    ("experiments.cases.LARGEST_MIB", ("conform", "?")), ("experiments.plan_cost.LARGEST_MIB", ("plan", *POOL, "--max-model-len", 99,
+    ("experiments.cases.LARGEST_MIB", ("conform", "?")), ("experiments.plan_cost.LARGEST_MIB", ("plan", *POOL,
+                                                                                                "--max-model-len", 99,
                                                           "--gpu-hour", 1, "--throughput-from", "?")),
     ("sim.models.model_config.LARGEST_MIB", ("plan", "--gpu", "L4", "--model", "?.json"))])
 def test_a_file_without_end_is_read_up_to_a_limit(capsys, tmp_path, monkeypatch, limit, words):

@@ -1,8 +1,8 @@
 """What nobody meant, put into every door of the program: each input ends in a result or in one clear line.
 
-    material   real files and small samples     }                         }  judge    one input, within limits of time and memory,
-    mutations  what is done to them             }  doors: one input  --->  }           and what is wrong with how it ended
-    grammars   files and commands made up       }                         }  __main__  a hundred thousand of them, in processes
+    material   real files and small samples   }                        }  judge     one input, within limits of time and
+    mutations  what is done to them           }  doors: one input ---> }            memory, and what is wrong with its end
+    grammars   files and commands made up     }                        }  __main__  a hundred thousand of them, in processes
 
 `tests/test_fuzz.py` makes some hundred of them in every run of the tests. The long mode is a command of its own:
 

@@ -48,7 +48,8 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser("python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser("python -m tests.fuzz", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--inputs", type=int, default=100_000, help="how many in all (default 100,000)")
     made.add_argument("--seed", type=int, default=0, help="other inputs (default 0)")
     made.add_argument("--door", action="append", choices=list(DOORS), help="only this one; may be repeated")
@@ -188,9 +189,10 @@ class _Told:
         if self._causes[cause] <= KEPT:
             one, place = made_input(self._seed, door, number), self._folder / f"{door}-{number}"
             lay(Input(one.arguments, {**one.files, "stdin": one.stdin}), place)
-            (place / "FOUND").write_text(f"{one.arguments!r}\n{ending.kind}: {ending.where}\n{ending.said}\n", errors="backslashreplace")
-            print(f"--- {door} {number}: {ending.kind}: {ending.where}\n{repr(one.arguments)[:300]}\n{ending.said[-700:]}".encode(
-                "utf-8", "backslashreplace").decode(), flush=True)
+            (place / "FOUND").write_text(f"{one.arguments!r}\n{ending.kind}: {ending.where}\n{ending.said}\n",
+                                         errors="backslashreplace")
+            text = f"--- {door} {number}: {ending.kind}: {ending.where}\n{repr(one.arguments)[:300]}\n{ending.said[-700:]}"
+            print(text.encode("utf-8", "backslashreplace").decode(), flush=True)
 
     def report(self, seconds: float) -> None:
         print(f"\n{'door':<14}{'inputs':>9}{'results':>9}{'refused':>9}{'found':>7}{'seconds':>9}")

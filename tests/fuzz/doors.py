@@ -21,7 +21,9 @@ from workloads.writers import WRITERS
 from . import grammars as made
 from . import material as good
 from .inputs import Input, Special
+from .material import MODEL, POOL, TRACE
 from .mutations import mutated, packed
+from .places import options, places
 
 
 class Door(NamedTuple):
@@ -31,13 +33,6 @@ class Door(NamedTuple):
     make: Callable[[Random], Input]
 
 
-POOL = ("--num-gpu-blocks-override", "1000")
-MODEL = ("--model", "Llama-3.1-8B", "--gpu", "H100")
-TRACE = b"arrived_at,num_prefill_tokens,num_decode_tokens\n0,20,5\n0.5,30,6\n1,40,3\n"
-SHARED = b'{"timestamp": 0, "input_length": 33, "output_length": 7, "hash_ids": [5, 6, 7], "session_id": "a"}\n' \
-    b'{"timestamp": 900, "input_length": 48, "output_length": 8, "hash_ids": [5, 6, 8], "session_id": "a"}\n'
-PIECES = {"t": TRACE, "m": SHARED, "c.json": b"", "s.toml": good.SMALL_SCENARIO, "r.toml": good.RECIPES[1], "k.toml": good.STEP_TIMES[1]}
-LARGE = b'{"runs": [{"workload": "w", "config": {"num_blocks": 50, "max_num_seqs": 8}, "totals": {"steps": 9, "outcome": "finished"}}]}'
 READING = (*[()] * 20, ("--strict",), ("--incremental-turns",), ("--hash-block-size", "3"), ("--session-rate", "0.5"),
            ("--window", "0:600"), ("--columns", "prompt=a,output=b"), ("--rate", "3"))
 
@@ -102,7 +97,8 @@ def folders(draw: Random) -> Input:
 def configs(draw: Random) -> Input:
     """A config.json, damaged or made up."""
     data = mutated(draw, draw.choice(good.configs())) if draw.random() < 0.6 else made.config(draw)
-    more = draw.choice(((), ("-tp", "8"), ("-pp", "3"), ("--mtp-layers", "1"), ("--kv-cache-dtype", "fp8"), ("-ep", "-dp", "4")))
+    more = draw.choice(((), ("-tp", "8"), ("-pp", "3"), ("--mtp-layers", "1"), ("--kv-cache-dtype", "fp8"),
+                        ("-ep", "-dp", "4")))
     files: good.Files = {"config.json": data, "t": TRACE}
     if draw.random() < 0.15:
         return Input(("compare", "t", "-q", "--json", "-", "--model", "config.json", "--gpu", "H200", *more), files)
@@ -113,7 +109,8 @@ def configs(draw: Random) -> Input:
 
 def serve_lines(draw: Random) -> Input:
     """A pasted server command: a real one damaged, or one out of vLLM's options."""
-    text = made.serve(draw) if draw.random() < 0.5 else mutated(draw, draw.choice(good.SERVE_LINES).encode()).decode("utf-8", "replace")
+    text = made.serve(draw) if draw.random() < 0.5 else mutated(draw, draw.choice(good.SERVE_LINES).encode()).decode("utf-8",
+                                                                                                                     "replace")
     pasted = [text] if draw.random() < 0.5 else text.split(" ")
     gpu = draw.choice((("--gpu", "H100"), ("--gpu", "H100"), ("--gpu", "H200"), ()))
     return Input(("plan", "-q", "--json", "-", *gpu, "--", *pasted))
@@ -125,7 +122,8 @@ def servers(draw: Random) -> Input:
     data = packed(draw, mutated(draw, good.servers()[name]) if draw.random() < 0.85 else
                   draw.choice((made.table, made.records))(draw))
     more = draw.choice(((), MODEL, (*MODEL, "--trace", "t"), (*MODEL, "--trace", "t", "--fit"), (*MODEL, "--elapsed", "40"),
-                        (*MODEL, "--offset", "3", "--trace", "t"), ("--gpu", "H100"))) if name in ("log", "blocks", "page", "docker") \
+                        (*MODEL, "--offset", "3", "--trace", "t"), ("--gpu", "H100"))) if name in ("log", "blocks", "page",
+                                                                                                   "docker") \
         else draw.choice(((), (*MODEL, "--trace", "t"), ("--gpu", "H100"), ("--gpu", "H100"), ("--offset", "1")))
     if draw.random() < 0.03:                           # a whole fit takes a second
         more = MODEL
@@ -150,7 +148,8 @@ def scenarios(draw: Random) -> Input:
     if draw.random() < 0.08:
         files["s.toml"] = mutated(draw, good.SMALL_SCENARIO)
         return Input(("sweep", "s.toml", "--jobs", "1", "--no-figures", "-q", "--json", "-"), files, may_fail=True)
-    keys = ("seeds", "allocators", "warm-up", "confidence", "trace", "rate", "pool", "model", "gpu", "keep", "largest", "from", "to",
+    keys = ("seeds", "allocators", "warm-up", "confidence", "trace", "rate", "pool", "model", "gpu", "keep", "largest", "from",
+            "to",
             "speed", "max-num-seqs", "traffic.prompt", "resolution", "x", *(name[2:] for name, _ in made.options_of("compare")))
     files["s.toml"] = mutated(draw, draw.choice((*good.SCENARIOS, good.SMALL_SCENARIO))) if draw.random() < 0.6 else \
         made.tables(draw, keys, ("sweep", "search", "baseline", "traffic"))
@@ -163,7 +162,8 @@ def recipes(draw: Random) -> Input:
     data = mutated(draw, draw.choice(good.RECIPES)) if draw.random() < 0.7 else made.tables(draw, keys, keys[2:])
     changed = draw.choice((made.number(draw), made.spec(draw, "prompt")))
     changes = ("--set", f"{draw.choice(keys)}{draw.choice(('', '.kind', '.rate', '.a.b'))}={changed}")
-    return Input(("trace", "synth", "r.toml", *(("o.csv",) if draw.random() < 0.7 else ()), *(changes if draw.random() < 0.2 else ()),
+    return Input(("trace", "synth", "r.toml", *(("o.csv",) if draw.random() < 0.7 else ()),
+                  *(changes if draw.random() < 0.2 else ()),
                   *(("--requests", "50") if draw.random() < 0.9 else ())), {"r.toml": data})
 
 
@@ -177,17 +177,19 @@ def specs(draw: Random) -> Input:
 def cases(draw: Random) -> Input:
     """A recorded case, damaged or made up."""
     data = mutated(draw, draw.choice(good.cases())) if draw.random() < 0.7 else made.case(draw)
-    files = {"x.json": data, "large.json": LARGE}
+    files = {"x.json": data, "large.json": good.LARGE}
     more = draw.choice(((), (), (), ("--jump",), ("--totals", "large.json", "--run", "0")))
     if draw.random() < 0.1:
-        files, more = {"x.json": draw.choice(good.cases()), "large.json": mutated(draw, LARGE)}, ("--totals", "large.json", "--run", "0")
+        files, more = {"x.json": draw.choice(good.cases()), "large.json": mutated(draw, good.LARGE)}, ("--totals", "large.json",
+                                                                                                       "--run", "0")
     return Input(("conform", "x.json", "-q", *more), files, may_fail=True)
 
 
 def results(draw: Random) -> Input:
     """A result of `pagedsim compare --json` that `pagedsim plan` reads back."""
     data = mutated(draw, draw.choice((_result(), b'{"scenarios": [{"throughput": {"total_tokens_per_s": 1500.5}}]}')))
-    return Input(("plan", "-q", "--json", "-", *POOL, "--max-model-len", "4096", "--gpu-hour", "2", "--throughput-from", "x.json"),
+    return Input(("plan", "-q", "--json", "-", *POOL, "--max-model-len", "4096", "--gpu-hour", "2", "--throughput-from",
+                  "x.json"),
                  {"x.json": data})
 
 
@@ -212,7 +214,8 @@ def _result() -> bytes:
 
 @cache
 def _swept() -> dict[str, bytes]:
-    found = _ran(("sweep", "s.toml", "--out", "s.results", "--jobs", "1", "--no-figures", "-q"), {"s.toml": good.SMALL_SCENARIO})
+    found = _ran(("sweep", "s.toml", "--out", "s.results", "--jobs", "1", "--no-figures", "-q"),
+                 {"s.toml": good.SMALL_SCENARIO})
     return {name: data for name, data in found.items() if name.startswith("s.results/") and "/." not in name}
 
 
@@ -226,57 +229,6 @@ def _ran(arguments: Sequence[str], files: dict[str, bytes]) -> dict[str, bytes]:
             assert main(words) == 0
         return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
 
-
-# ---------------------------------------------------------------------- options, and what is no file
-COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("compare", "t", "-q", "--json", "-", *POOL), ("compare", "m", "-q", "--json", "-", *POOL), ("plan", "-q", "--json", "-", *MODEL),
-    ("plan", "-q"), ("prefix", "m", "-q", "--json", "-", *POOL), ("view", "t", "-q", "--html", "o.html", *POOL),
-    ("calibrate", "x", "-q", "--json", "-"), ("conform", "x.json", "-q"), ("quiz", "-q"), ("trace", "info", "m"),
-    ("trace", "convert", "t", "o.csv"), ("trace", "synth", "r.toml", "o.csv"), ("trace", "cut", "t", "o.csv"),
-    ("trace", "scale", "t", "o.csv"), ("trace", "merge", "t", "m", "o.csv"), ("trace", "sample", "m", "o.csv"),
-    ("sweep", "s.toml", "--dry-run"))
-NEVER = ("--dask", "--out", "--jobs", "--plot", "--html")       # other machines, folders, processes; pictures take long
-READS = (("trace", "convert", "?", "o.csv"), ("trace", "info", "?"), ("compare", "?", "-q", *POOL), ("prefix", "?", "-q", *POOL),
-         ("view", "?", "-q", *POOL, "--html", "o.html"), ("plan", "--model", "?", "--gpu", "H100"), ("plan", "--model", "?/config.json"),
-         ("plan", *POOL, "--max-model-len", "99", "--gpu-hour", "2", "--throughput-from", "?"), ("calibrate", "?", *MODEL),
-         ("calibrate", "x", *MODEL, "--trace", "?"), ("compare", "t", "-q", *POOL, "--step-time", "?.toml"),
-         ("compare", "t", "-q", *POOL, "--step-time", "?"), ("compare", "t", "-q", *POOL, "--warm-trace", "?"),
-         ("conform", "?"), ("conform", "x.json", "--totals", "?", "--run", "0"), ("sweep", "?", "--dry-run"), ("sweep", "?", "--resume", "-q"),
-         ("trace", "synth", "?"), ("trace", "merge", "?", "t", "o.csv"), ("reproduce", "fig2", "-q", "--trace", "?", "--limit", "2"))
-WRITES = (("compare", "t", "-q", *POOL, "--json", "?"), ("compare", "t", "-q", *POOL, "--requests", "?"),
-          ("compare", "t", "-q", *POOL, "--html", "?"), ("compare", "t", "-q", *POOL, "--chrome-trace", "?"),
-          ("trace", "convert", "t", "?"), ("trace", "synth", "r.toml", "?"), ("plan", "-q", *MODEL, "--json", "?"),
-          ("view", "t", "-q", *POOL, "--html", "?"), ("quiz", "-q", "--html", "?"), ("conform", "x.json", "-q", "--json", "?"),
-          ("sweep", "s.toml", "-q", "--jobs", "1", "--no-figures", "--out", "?"), ("prefix", "m", "-q", *POOL, "--json", "?"))
-NAMES = ("", "nowhere", "nowhere/x", "t/x", "a\nb", "a\0b", "\ud800", "\udcff", "x" * 300, "x" * 5000, "-x", "~", "?", "é", "\u202e.csv")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/stdin", "/proc/self/mem", "/proc/self/cmdline", "/dev/tty")
-
-
-def options(draw: Random) -> Input:
-    """Any options of any command with any values, beside files that are good."""
-    command = draw.choice(COMMANDS)
-    name = command[:2] if command[0] == "trace" else command[:1]
-    files: good.Files = {**PIECES, "x": good.servers()["log"], "x.json": good.cases()[0]}
-    return Input((*command, *made.words(draw, name, never=NEVER)), files, may_fail=command[0] == "conform")
-
-
-def places(draw: Random) -> Input:
-    """A name that leads to no plain file, read or written by every option that takes a file."""
-    files: good.Files = {**PIECES, "x": good.servers()["table"], "x.json": good.cases()[0]}
-    writes = draw.random() < 0.25
-    if draw.random() < 0.5:
-        name = draw.choice((*NAMES, "/dev/null", "/dev/full") if writes else (*NAMES, *DEVICES))
-    else:
-        name = "odd"
-        files["odd"] = draw.choice((
-            Special("folder"), Special("link", "odd"), Special("link", "nowhere"), Special("link", "t"), Special("link", "."),
-            Special("locked", data=TRACE), b"", *(() if writes else (
-                Special("pipe", data=draw.choice((b"", TRACE, SHARED, good.cases()[0], good.RECIPES[0], b"{" * 99, good.STEP_TIMES[1]))),
-                Special("link", "/dev/zero")))))
-    command = draw.choice(WRITES if writes else READS)
-    stdin = draw.choice((b"", TRACE, good.RECIPES[1]))
-    words = tuple(word.replace("?", name) if word.startswith("?") else word for word in command)
-    return Input(words, files, stdin=stdin, may_fail=True)
 
 
 DOORS: dict[str, Door] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-
-from copy import deepcopy
 from contextlib import redirect_stdout, suppress
+from copy import deepcopy
 from functools import cache
 from inspect import Parameter, signature
 from io import StringIO
@@ -23,47 +22,12 @@ from workloads.synth.lengths import LENGTHS
 from workloads.synth.prefixes import PREFIXES
 
 from .mutations import NUMBERS, RAW, VALUES
+from .vocabulary import BAD_VALUES, CASE_KEYS, CONFIG_NAMES, CSV_NAMES, GOOD_VALUES, JSON_NAMES, WHOLE
 
-WHOLE = (0, 1, 2, 3, 5, 16, 17, 64, 100, 512, 1000, 4096, 10**5, 10**6, 2**31 - 1, 2**31, 10**9, 10**12, 2**53, 2**63, -1)
-CSV_NAMES = ("prompt_tokens", "output_tokens", "arrival_us", "arrival_s", "session", "think_us", "priority", "samples", "hash_ids",
-             "max_tokens", "TIMESTAMP", "ContextTokens", "GeneratedTokens", "Timestamp", "Model", "Request tokens", "Response tokens",
-             "Total tokens", "Log Type", "Session ID", "Elapsed time", "num_prefill_tokens", "num_decode_tokens", "arrived_at",
-             "req_time_s", "client", "prompt_size", "token_size", "arrival_timestamp", "request_id", "start_time_offset_ns",
-             "context_tokens", "generated_tokens", "NumImages", "trace", "subagent_path", "idx", "t_s", "in_tokens", "out_tokens",
-             "ttft_ms", "tpot_ms", "ttft_s", "concurrency", "", "x")
-JSON_NAMES = ("timestamp", "input_length", "output_length", "hash_ids", "session_id", "delay", "chat_id", "parent_chat_id", "type",
-              "turn", "input", "output", "input_toks", "output_toks", "arrival_time_ns", "input_tok_ids", "output_tok_ids",
-              "input_tokens", "output_tokens", "created_time", "StartTimeOffset", "ContextTokens", "GeneratedTokens", "prompt_len",
-              "output_len", "prompt_tokens", "completion_tokens", "conversations", "from", "value", "id", "requests", "block_size",
-              "t", "in", "out", "think_time", "input_lens", "output_lens", "start_times", "ttfts", "itls", "errors", "duration",
-              "completed", "num_prompts", "request_rate", "max_concurrency", "request_id", "sys_prompt", "img_ids", "session")
-CONFIG_NAMES = (
-    "model_type", "num_hidden_layers", "n_layer", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim",
-    "intermediate_size", "moe_intermediate_size", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "torch_dtype",
-    "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok", "n_shared_experts", "layer_types", "sliding_window",
-    "sliding_window_pattern", "max_window_layers", "use_sliding_window", "attention_chunk_size", "no_rope_layer_interval",
-    "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "index_head_dim", "index_n_heads",
-    "text_config", "rope_scaling", "rope_parameters", "quantization_config", "hybrid_override_pattern", "attn_layer_period",
-    "attn_layer_offset", "expert_layer_period", "decoder_sparse_step", "first_k_dense_replace", "moe_layer_freq", "mamba_d_state",
-    "mamba_d_conv", "mamba_expand", "mamba_n_heads", "mamba_d_head", "mamba_n_groups", "ssm_state_size", "state_size",
-    "conv_kernel", "linear_num_key_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
-    "linear_num_value_heads", "full_attention_interval", "linear_attn_config", "block_configs", "num_nextn_predict_layers",
-    "mtp_num_hidden_layers", "num_kv_shared_layers", "multi_query", "word_embed_proj_dim", "attn_type_list", "moe_layers_enum",
-    "interleave_moe_layer_step", "num_global_key_value_heads", "global_head_dim", "swa_head_dim", "swa_num_key_value_heads")
 TOML_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|[+-]?(nan|inf)|true|0x10")
-CASE_KEYS = ("num_blocks", "block_size", "enable_prefix_caching", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
-             "enable_chunked_prefill", "long_prefill_token_threshold", "reserve_full_isl", "watermark", "policy", "async_scheduling",
-             "groups", "max_steps", "detail", "mode")
-GOOD_VALUES = ("H100", "L4", "80GB", "auto", "fp8", "bfloat16", "16", "1", "2", "4096", "16k", "0.9", "Llama-3.1-8B", "Qwen/Qwen3-8B",
-               "deepseek-ai/DeepSeek-R1", "mooncake", "csv", "0:600", "prompt=a,output=b", "paged", "paged-prefix", "constant:20ms",
-               "roofline", "0.33", "0.7.3", "first-fit", "10%", "none", "lru", "system:tokens=64", "constant:value=20",
-               "poisson:rate=3", "profile:name=sharegpt", "swap", "-", "out.json", "fragmentation", "1/3", "full")
-BAD_VALUES = ("", " ", "x", "-", "--", "\ud800", "a\nb", "\0", "\x1b[2J", "x" * 5000, "../..", "16q", "1e5k", "9" * 400 + "k", "1:2:3",
-              "nan:inf", "5:1", "=", "a=,=b", "prompt=a,prompt=b", "constant:", "constant:nan", "constant:1e400s", "poisson:rate=0",
-              "rag:tokens=1", "chat:turns=1", "system:tokens=1e9", "(((", ":" * 50, "lognormal:mean=(", "0/0", "1/0", "v0.33", "0.0.0",
-              "999.999", "[1]", "{}", "null", "/dev/null", ".", "..", "CON", "\u202e", "\u0663")
 PLACES: dict[str, tuple[Mapping[str, Any], ...]] = {
-    "--synth-prefix": (PREFIXES,), "--synth-output": (LENGTHS,), "--synth-arrivals": (ARRIVALS,), "prefix": (PREFIXES, CONVERSATIONS),
+    "--synth-prefix": (PREFIXES,), "--synth-output": (LENGTHS,), "--synth-arrivals": (ARRIVALS,),
+    "prefix": (PREFIXES, CONVERSATIONS),
     "prompt": (LENGTHS,), "output": (LENGTHS,), "arrivals": (ARRIVALS,)}
 """Where generators stand -> those that may stand there."""
 
@@ -96,7 +60,8 @@ def toml(draw: Random, depth: int = 0) -> str:
         case 3 if depth < 2:
             return "[" + ", ".join(toml(draw, depth + 1) for _ in range(draw.randrange(4))) + "]"
         case 4 if depth < 2:
-            keys = draw.sample(("from", "to", "step", "steps", "scale", "kind", "rate", "value", "least", "most"), draw.randrange(5))
+            keys = draw.sample(("from", "to", "step", "steps", "scale", "kind", "rate", "value", "least", "most"),
+                               draw.randrange(5))
             return "{" + ", ".join(f"{key} = {toml(draw, depth + 1)}" for key in keys) + "}"
         case 5:
             return draw.choice(("true", "false", '""', "'x'", '"log"', '"\\u0000"', "1979-05-27T07:32:00Z", "07:32:00"))
@@ -120,7 +85,8 @@ def spec(draw: Random, place: str) -> str:
 def _spec_value(draw: Random, key: str) -> str:
     if key in ("name", "column") and draw.random() < 0.8:
         return draw.choice(("sharegpt", "prompt", "output"))
-    return draw.choice((str(draw.choice(WHOLE[1:10])), draw.choice(("0.5", "1", "2.5")), number(draw), "(uniform:least=1,most=9)",
+    return draw.choice((str(draw.choice(WHOLE[1:10])), draw.choice(("0.5", "1", "2.5")), number(draw),
+                        "(uniform:least=1,most=9)",
                         "(lognormal:mean=40,sigma=1)", "(exponential:mean=2)", "true"))
 
 
@@ -160,9 +126,11 @@ def _of(draw: Random, key: str) -> Any:
     if key in ("hash_ids", "input_tok_ids", "output_tok_ids", "input_lens", "output_lens", "ttfts", "start_times"):
         return [draw.choice(WHOLE[:10]) for _ in range(draw.randint(1, 3))]
     if key == "conversations":
-        return [{"from": "human", "value": "x" * 40}, {"from": draw.choice(("gpt", "human")), "value": draw.choice(("hello", "", 1))}]
+        return [{"from": "human", "value": "x" * 40}, {"from": draw.choice(("gpt", "human")), "value": draw.choice(("hello", "",
+                                                                                                                    1))}]
     if key == "requests":
-        return [{"t": draw.choice(WHOLE[:9]), "in": 70, "out": draw.choice(WHOLE[:9]), "type": draw.choice(("s", "n", "subagent")),
+        return [{"t": draw.choice(WHOLE[:9]), "in": 70, "out": draw.choice(WHOLE[:9]),
+                 "type": draw.choice(("s", "n", "subagent")),
                  "hash_ids": [1, 2]}]
     return draw.choice(("abc", "")) if key in ("input", "output", "session_id", "type", "id") else draw.choice(WHOLE[1:9])
 
@@ -183,13 +151,18 @@ def _config_part(draw: Random, made: dict[str, Any]) -> Any:
     layers = made["num_hidden_layers"]
     layers = layers if isinstance(layers, int) and 0 < layers < 200 else 4
     return draw.choice((
-        [draw.choice(("full_attention", "sliding_attention", "linear_attention", "mamba", "attention", 1)) for _ in range(layers)],
+        [draw.choice(("full_attention", "sliding_attention", "linear_attention", "mamba", "attention",
+                      1)) for _ in range(layers)],
         [draw.choice((0, 1, 8)) for _ in range(layers)], "".join(draw.choice("M*-E|") for _ in range(layers)),
-        {"rope_type": "yarn", "factor": draw.choice((4.0, -1, "x", 10**400)), "original_max_position_embeddings": draw.choice(WHOLE)},
-        {"quant_method": draw.choice(("fp8", "awq", "gptq", "compressed-tensors", "modelopt", "x", 1)), "bits": draw.choice(WHOLE),
-         "group_size": draw.choice(WHOLE), "config_groups": {"a": {"weights": {"num_bits": draw.choice(WHOLE)}, "targets": value(draw)}},
+        {"rope_type": "yarn", "factor": draw.choice((4.0, -1, "x", 10**400)),
+         "original_max_position_embeddings": draw.choice(WHOLE)},
+        {"quant_method": draw.choice(("fp8", "awq", "gptq", "compressed-tensors", "modelopt", "x", 1)),
+         "bits": draw.choice(WHOLE),
+         "group_size": draw.choice(WHOLE), "config_groups": {"a": {"weights": {"num_bits": draw.choice(WHOLE)},
+                                                                   "targets": value(draw)}},
          "modules_to_not_convert": value(draw), "ignore": value(draw)},
-        {"short_conv_kernel_size": 4, "num_heads": draw.choice(WHOLE), "head_dim": draw.choice(WHOLE), "full_attn_layers": value(draw),
+        {"short_conv_kernel_size": 4, "num_heads": draw.choice(WHOLE), "head_dim": draw.choice(WHOLE),
+         "full_attn_layers": value(draw),
          "kda_layers": value(draw)}, [{"attention": value(draw), "ffn": value(draw)} for _ in range(layers)]))
 
 
@@ -199,15 +172,18 @@ def case(draw: Random) -> bytes:
         made: dict[str, Any] = {"id": draw.choice((f"r{n}", "r0", n)), "arrive": draw.choice((0, n, *WHOLE)),
                                 "output": draw.choice((1, 2, 5, 40, *WHOLE))}
         made |= draw.choice(({"prompt": [["s", draw.choice((16, 33, *WHOLE))], [f"u{n}", draw.choice((1, 7))]]},
-                             {"hash_ids": [1, n], "input_length": draw.choice((600, *WHOLE)), "hash_block": draw.choice((512, *WHOLE))},
+                             {"hash_ids": [1, n], "input_length": draw.choice((600, *WHOLE)),
+                              "hash_block": draw.choice((512, *WHOLE))},
                              {"prompt_token_ids": [1, 2, n]}, {"prompt": value(draw)}))
         return made | draw.choice(({}, {"priority": draw.choice(WHOLE)}, {"salt": value(draw)}))
     settings = {"num_blocks": draw.choice((5, 20, 100)), "block_size": draw.choice((1, 8, 16))}
     for key in draw.sample(CASE_KEYS, draw.randint(0, 6)):
         settings[key] = draw.choice((draw.choice(WHOLE), True, False, 0.1, "fcfs", "priority", "full", "steps", value(draw),
-                                     [{"kind": draw.choice(("full", "sliding", "chunked_local", "x")), "window": draw.choice(WHOLE)}]))
+                                     [{"kind": draw.choice(("full", "sliding", "chunked_local", "x")),
+                                       "window": draw.choice(WHOLE)}]))
     return json.dumps({"name": "x", "config": settings, "requests": [request(n) for n in range(draw.randint(0, 4))]}
-                      | draw.choice(({"result": {"steps": 3}}, {"result": {}}, {"result": {"events": [], "outcome": "finished"}}, {},
+                      | draw.choice(({"result": {"steps": 3}}, {"result": {}},
+                                     {"result": {"events": [], "outcome": "finished"}}, {},
                                      {"result": value(draw)}))).encode()
 
 
@@ -230,7 +206,8 @@ def options_of(*command: str) -> tuple[tuple[str, bool], ...]:
     said = StringIO()
     with redirect_stdout(said), suppress(SystemExit):
         main([*command, "--help"])
-    found = re.findall(r"^  (?:(-\w+)(?: [A-Z.]+)?, )?(--[\w-]+)(?:, (?:-\w+|--[\w-]+)(?: \S+)?)*( [A-Z{]\S*)?", said.getvalue(), re.MULTILINE)
+    found = re.findall(r"^  (?:(-\w+)(?: [A-Z.]+)?, )?(--[\w-]+)(?:, (?:-\w+|--[\w-]+)(?: \S+)?)*( [A-Z{]\S*)?",
+                       said.getvalue(), re.MULTILINE)
     return tuple((long, bool(taken)) for _, long, taken in found)
 
 
@@ -249,8 +226,10 @@ def words(draw: Random, command: Sequence[str], most: int = 4, never: Sequence[s
 def serve(draw: Random) -> str:
     """A vLLM server command out of the options that vLLM has."""
     flags = sorted(known_flags())
-    made = [draw.choice((*["vllm serve"] * 6, "python -m vllm.entrypoints.openai.api_server", "docker run vllm/vllm-openai:v0.9.1", "vllm", ""))]
-    made += [draw.choice(("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "--model meta-llama/Llama-3.1-8B", "--model=''", "facebook/opt-13b"))]
+    made = [draw.choice((*["vllm serve"] * 6, "python -m vllm.entrypoints.openai.api_server",
+                         "docker run vllm/vllm-openai:v0.9.1", "vllm", ""))]
+    made += [draw.choice(("Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "--model meta-llama/Llama-3.1-8B", "--model=''",
+                          "facebook/opt-13b"))]
     for _ in range(draw.randrange(6)):
         name = draw.choice(flags)
         text = draw.choice((draw.choice(GOOD_VALUES), draw.choice(BAD_VALUES), number(draw), json.dumps(value(draw)), ""))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Special:
-    """What is no plain file: ``folder``, ``link`` (to ``text``), ``pipe`` (somebody writes ``data`` and leaves) or ``locked``."""
+    """What is no plain file: ``folder``, ``link`` to ``text``, ``pipe`` (somebody writes ``data`` and leaves), ``locked``."""
 
     kind: str
     text: str = ""

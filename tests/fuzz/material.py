@@ -1,4 +1,4 @@
-"""Good files to begin with: the real ones of the shared folder, each cut to its first lines, and the small samples of the tests."""
+"""Good files to begin with: the real ones of the shared folder, cut short, and the small samples of the tests."""
 
 from __future__ import annotations
 
@@ -102,6 +102,13 @@ def servers() -> dict[str, bytes]:
             "docker": lines(*({"log": line + "\n", "stream": "stderr"} for line in log.splitlines()[:9])).encode()}
 
 
+POOL = ("--num-gpu-blocks-override", "1000")
+MODEL = ("--model", "Llama-3.1-8B", "--gpu", "H100")
+TRACE = b"arrived_at,num_prefill_tokens,num_decode_tokens\n0,20,5\n0.5,30,6\n1,40,3\n"
+TURNS = b'{"timestamp": 0, "input_length": 33, "output_length": 7, "hash_ids": [5, 6, 7], "session_id": "a"}\n' \
+    b'{"timestamp": 900, "input_length": 48, "output_length": 8, "hash_ids": [5, 6, 8], "session_id": "a"}\n'
+LARGE = b"""{"runs": [{"workload": "w", "config": {"num_blocks": 50, "max_num_seqs": 8},
+                        "totals": {"steps": 9, "outcome": "finished"}}]}"""
 STEP_TIMES = (step_time_text({"bandwidth_efficiency": 0.5, "flops_efficiency": 0.25, "overhead_us": 9.0},
                              {"gpu": "L4", "model": "Llama-3.1-8B", "ttft_error": 0.3, "from": ["a.csv"]}, ["fitted"]).encode(),
               b'kind = "constant"\nus = 18000\n')
@@ -161,7 +168,8 @@ lengths = {correlation = 0.3}
 prefix = {kind = "system", tokens = 512, prompts = 20}
 """, b"""requests = 30
 prompt = 30
-output = {kind = "mixture", of = [{kind = "constant", value = 4, weight = 1}, {kind = "uniform", least = 2, most = 9, weight = 3}]}
+output = {kind = "mixture", of = [{kind = "constant", value = 4, weight = 1},
+  {kind = "uniform", least = 2, most = 9, weight = 3}]}
 prefix = {kind = "agent", calls = 3, result_tokens = 50, tool_s = 0.5, subagents = "uniform:least=0,most=2"}
 [arrivals]
 kind = "closed"
@@ -180,8 +188,8 @@ prefix = {kind = "chat", turns = "geometric:mean=3", think_s = "exponential:mean
 """)
 SERVE_LINES = (
     "vllm serve Qwen/Qwen3-8B -tp 2 --max_model_len 16k --port 80 --enable-lora",
-    "CUDA_VISIBLE_DEVICES=0,1 nohup vllm serve meta-llama/Llama-3.3-70B-Instruct --tensor-parallel-size=4 --max-model-len 32768 "
-    "--gpu-memory-utilization 0.92 --kv-cache-dtype fp8 --no-enable-prefix-caching > log 2>&1 &",
+    "CUDA_VISIBLE_DEVICES=0,1 nohup vllm serve meta-llama/Llama-3.3-70B-Instruct --tensor-parallel-size=4 "
+    "--max-model-len 32768 --gpu-memory-utilization 0.92 --kv-cache-dtype fp8 --no-enable-prefix-caching > log 2>&1 &",
     "python3 -m vllm.entrypoints.openai.api_server --model mistralai/Mistral-7B-v0.1 --dtype half --max-num-seqs 64 "
     "--speculative-config '{\"method\": \"mtp\", \"num_speculative_tokens\": 2}'",
     "docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.11.0 --model Qwen/Qwen2.5-14B-Instruct-AWQ --quantization awq \\\n"

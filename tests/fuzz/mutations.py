@@ -13,31 +13,33 @@ from typing import Any
 import zstandard
 
 PIECES = [b"", b"\n", b"\r", b"\r\n", b",", b'"', b'""', b"\0", b"\x01", b"\xff", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"-", b"-1",
-          b"NaN", b"Infinity", b"1e400", b"1e-400", b"1e99999999999999999999", b"9" * 30, b"9" * 5000, b"2147483648", b"{", b"}",
-          b"[", b"]", b"[" * 3000, b"{}", b"[]", b"null", b"true", b'"\\ud800"', b"\\", b"#", b"# hash_ids: 0", b";", b"\t", b" ",
-          b"0", b"+", b".", b"2024-02-30 00:00:00", b"+99:99", "\u0663".encode(), b"=", b"'", b"'''", b"[[a]]", b"x = 1\n",
-          b"\x1f\x8b", b"\x1f", b"\x28\xb5\x2f\xfd", b"hash_ids", b"session_id", b"\x1b[31m", "\u202e".encode()]
-NUMBERS = ["0", "-1", "1", "2", "-0", "0.5", "1.5", "7", "64", "1e3", "1e300", "1e308", "1e400", "-1e400", "1e-400", "5e-324", "nan",
-           "inf", "-inf", "NaN", "Infinity", *(str(2**k + d) for k in (31, 32, 53, 63, 64) for d in (-1, 0, 1)), str(-2**63 - 1),
-           "1000", "100000", str(10**9), str(10**12), str(10**15), str(10**18), "9" * 30, "9" * 400, "9" * 5000, "0x10", "1_000",
-           "\u0663", "007", "+5", "1.", ".5", "true", "", "1e99999999999"]
-VALUES: list[Any] = [None, True, False, -1, 0, 1, 2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**400, 1.5, 1e300, 5e-324, "", "x",
-                     "\ud800", "1" * 100, "a\nb", [], {}, [1, 1], [None], {"a": 1}, [[[[]]]], "-1", "nan", 12.0, 10**9, 10**12,
-                     "\0", "../x", [10**6] * 5, [1.5], ["x"], {"kind": "full"}]
-RAW = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "9" * 5000, "-" + "9" * 4400, "1e999999999999999999999", "[" * 3000,
-       '{"a":' * 3000, '"\\ud800"', '"\\u0000"', "truth", "'x'", "", "01", '{"a":1,"a":2}', "1.0", "1E5", "-0", "-0.0"]
+          b"NaN", b"Infinity", b"1e400", b"1e-400", b"1e99999999999999999999", b"9" * 30, b"9" * 5000, b"2147483648", b"{",
+          b"}", b"[", b"]", b"[" * 3000, b"{}", b"[]", b"null", b"true", b'"\\ud800"', b"\\", b"#", b"# hash_ids: 0", b";",
+          b"\t", b" ", b"0", b"+", b".", b"2024-02-30 00:00:00", b"+99:99", "\u0663".encode(), b"=", b"'", b"'''", b"[[a]]",
+          b"x = 1\n", b"\x1f\x8b", b"\x1f", b"\x28\xb5\x2f\xfd", b"hash_ids", b"session_id", b"\x1b[31m", "\u202e".encode()]
+NUMBERS = ["0", "-1", "1", "2", "-0", "0.5", "1.5", "7", "64", "1e3", "1e300", "1e308", "1e400", "-1e400", "1e-400", "5e-324",
+           "nan", "inf", "-inf", "NaN", "Infinity", *(str(2**k + d) for k in (31, 32, 53, 63, 64) for d in (-1, 0, 1)),
+           str(-2**63 - 1), "1000", "100000", str(10**9), str(10**12), str(10**15), str(10**18), "9" * 30, "9" * 400,
+           "9" * 5000, "0x10", "1_000", "\u0663", "007", "+5", "1.", ".5", "true", "", "1e99999999999"]
+VALUES: list[Any] = [None, True, False, -1, 0, 1, 2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**400, 1.5, 1e300, 5e-324, "",
+                     "x", "\ud800", "1" * 100, "a\nb", [], {}, [1, 1], [None], {"a": 1}, [[[[]]]], "-1", "nan", 12.0, 10**9,
+                     10**12, "\0", "../x", [10**6] * 5, [1.5], ["x"], {"kind": "full"}]
+RAW = ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1e-400", "9" * 5000, "-" + "9" * 4400, "1e999999999999999999999",
+       "[" * 3000, '{"a":' * 3000, '"\\ud800"', '"\\u0000"', "truth", "'x'", "", "01", '{"a":1,"a":2}', "1.0", "1E5", "-0",
+       "-0.0"]
 MILD = (0, 1, 2, 3, 5, 7, 16, 17, 33, 64, 100, 512, 1000, 4096, 10**5, 10**6)
-WORDS = [b"3", b"0", b"-1", b"2.5", b"1e300", b"1e999", b"nan", b"inf", b"true", b"false", b'""', b'"x"', b"'auto'", b"[]", b"[1, 2]",
-         b"[[1]]", b"[1, 1.0, true]", b"{}", b"{from = 1, to = 1e300, step = 1}", b"{from = 1, to = 2, steps = 3}", b"{kind = 'constant'}",
-         b"9" * 26, b"9" * 400, b"9" * 5000, b"9223372036854775807", b"1979-05-27T07:32:00Z", b"0x1F", b"'''", b"'\\u0000'", b'"\\u0000"',
-         b"", b"'constant:value=3'", b"'system:tokens=99999999'", b"'poisson:rate=1e9'", b"'-'", b"[0.1, 0.2]", b"'L4'", b"100000000"]
+WORDS = [b"3", b"0", b"-1", b"2.5", b"1e300", b"1e999", b"nan", b"inf", b"true", b"false", b'""', b'"x"', b"'auto'", b"[]",
+         b"[1, 2]", b"[[1]]", b"[1, 1.0, true]", b"{}", b"{from = 1, to = 1e300, step = 1}", b"{from = 1, to = 2, steps = 3}",
+         b"{kind = 'constant'}", b"9" * 26, b"9" * 400, b"9" * 5000, b"9223372036854775807", b"1979-05-27T07:32:00Z", b"0x1F",
+         b"'''", b"'\\u0000'", b'"\\u0000"', b"", b"'constant:value=3'", b"'system:tokens=99999999'", b"'poisson:rate=1e9'",
+         b"'-'", b"[0.1, 0.2]", b"'L4'", b"100000000"]
 MARK = "@raw@"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 def mutated(draw: Random, data: bytes) -> bytes:
     """One to three things done to a file; what is JSON mostly stays so."""
-    if draw.random() < 0.3:                            # other numbers, none of them odd: what is behind the readers has its turn
+    if draw.random() < 0.3:                            # numbers that are not odd: what is behind the readers has its turn
         return _NUMBER.sub(lambda found: str(draw.choice(MILD)) if draw.random() < 0.1 else found[0],
                            data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
@@ -191,7 +193,8 @@ def packed(draw: Random, data: bytes) -> bytes:
     made = pack(data)
     if pack is bytes or draw.random() < 0.5:
         return made
-    return draw.choice((lambda: damaged(draw, made), lambda: made[:draw.randint(1, len(made))], lambda: made + b"junk", lambda: made * 2))()
+    return draw.choice((lambda: damaged(draw, made), lambda: made[:draw.randint(1, len(made))], lambda: made + b"junk",
+                        lambda: made * 2))()
 
 
 def bomb(kind: str, data: bytes) -> bytes:
