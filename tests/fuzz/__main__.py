@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -39,10 +40,11 @@ def main() -> int:
     folder = Path(options.keep or tempfile.mkdtemp(prefix="found-"))
     told = _Told(options.seed, folder)
     started = time.perf_counter()
-    for k, (task, ending) in enumerate(_endings(options, _tasks(counts)), 1):
-        told.add(task, ending)
-        if k % 2000 == 0:
-            print(f"{k:,} inputs, {told.found} findings, {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    with suppress(KeyboardInterrupt):                  # what is done by then is told
+        for k, (task, ending) in enumerate(_endings(options, _tasks(counts)), 1):
+            told.add(task, ending)
+            if k % 2000 == 0:
+                print(f"{k:,} inputs, {told.found} findings, {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     told.report(time.perf_counter() - started)
     return 1 if told.found else 0
 
@@ -150,7 +152,7 @@ class _Worker:
 
 
 def _work(pipe: Connection, seed: int, seconds: float, memory_mib: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)       # the one who asks for inputs ends it
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:

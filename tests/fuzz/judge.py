@@ -111,7 +111,7 @@ def _verdict(one: Input, status: object, fault: BaseException | None, said: str,
 
 def _line_problem(one: Input, said: str, complained: str) -> str:
     """What is wrong with a refusal; nothing if it is one line and all of it."""
-    if said:
+    if said and not one.may_fail:                      # what was compared before it is told as well
         return "something on standard output"
     if complained.count("\n") != 1 or not complained.endswith("\n"):
         return f"{complained.count(chr(10))} lines"
