@@ -40,6 +40,8 @@ def main() -> int:
     folder = Path(options.keep or tempfile.mkdtemp(prefix="found-"))
     told = _Told(options.seed, folder)
     started = time.perf_counter()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.default_int_handler)
     with suppress(KeyboardInterrupt):                  # what is done by then is told
         for k, (task, ending) in enumerate(_endings(options, _tasks(counts)), 1):
             told.add(task, ending)
@@ -153,6 +155,7 @@ class _Worker:
 
 def _work(pipe: Connection, seed: int, seconds: float, memory_mib: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)       # the one who asks for inputs ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
