@@ -12,6 +12,7 @@ from typing import Any
 from sim.models.layer_cache import LayerCache, RequestLimits
 from sim.models.layer_groups import Group, group_layers
 from sim.sizing.startup import Rank, Report, report
+from workloads.messages import show
 from workloads.request import InputError
 
 GROUP_NAMES = {"full": "FullAttentionSpec", "sliding": "SlidingWindowSpec", "chunked": "ChunkedLocalAttentionSpec",
@@ -77,7 +78,7 @@ def _cache(kind: str, fields: dict[str, Any], case: dict[str, Any]) -> LayerCach
     row = heads * (width + values) * fields.get("dtype_bytes", case["dtype_bytes"])
     reach = fields.get("sliding_window" if kind == "sliding" else "attention_chunk_size")
     if kind not in ("full", "sliding", "chunked", "mla"):
-        raise InputError(f"{case.get('name')}: unknown kind of layer {kind!r}")
+        raise InputError(f"{show(case.get('name'))}: unknown kind of layer {show(kind)}")
     return LayerCache("full" if kind == "mla" else kind, size, row, reach if kind in ("sliding", "chunked") else None,
                       padded_bytes=padded, latent=kind == "mla", heads=(heads, width, values))
 

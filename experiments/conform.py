@@ -11,12 +11,12 @@ from typing import Any
 
 from experiments import capacity_case
 from experiments import options as opt
-from experiments.case_diff import differences, missing
+from experiments.case_diff import differences, last_step, missing
 from experiments.case_replay import Replay
 from experiments.cases import Case, is_capacity, read_case
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
-from workloads.messages import printable, show_path
+from workloads.messages import printable, show, show_path
 from workloads.request import InputError
 
 EXAMPLES = """examples:
@@ -102,7 +102,7 @@ def _case(path: str, case: Case, jump: bool) -> JsonObject:
     if not isinstance(case.get("result"), dict):
         raise InputError(f"{show_path(path)}: no result to compare with")
     try:
-        made = Replay(case, LONGEST_JUMP if jump else 1).run()
+        made = Replay(case, LONGEST_JUMP if jump else 1, last=last_step(case["result"])).run()
         difference = differences(made, case["result"])
     except InputError as error:
         raise InputError(f"{show_path(path)}: {error}") from None
@@ -117,11 +117,12 @@ def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
     for number, layout in enumerate(case["cases"]):
         try:
             difference = capacity_case.check(layout)
-            name = f"{Path(path).stem}: {layout.get('name', number)}"
+            name = f"{Path(path).stem}: {str(layout.get('name', number))[:200]}"
         except InputError as error:
             raise InputError(f"{show_path(path)}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{show_path(path)}: layout {number} cannot be used: {type(error).__name__} {error}") from None
+            raise InputError(f"{show_path(path)}: layout {number} cannot be used: {type(error).__name__} {str(error)[:200]}"
+                             ) from None
         yield {"name": name, "ok": not difference, "decisions": 5, "difference": difference}
 
 
@@ -142,11 +143,11 @@ def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
     with bars(options.quiet) as progress:
         task = progress.add_task(f"run {options.run}", total=len(requests))
         case = {"config": {**config, "detail": "totals"}, "requests": requests}
-        made = Replay(case, LONGEST_JUMP, lambda n: progress.advance(task, n)).run()
+        made = Replay(case, LONGEST_JUMP, lambda n: progress.advance(task, n), last_step(expected)).run()
     ours = totals(made)
     unknown = sorted(expected.keys() - ours.keys())
     if unknown:
-        raise InputError(f"{show_path(options.totals)}: run {options.run} has a total that is not known: {unknown[0]!r}")
+        raise InputError(f"{show_path(options.totals)}: run {options.run} has a total that is not known: {show(unknown[0])}")
     difference = [f"{name}: expected {want}, got {ours[name]}" for name, want in expected.items() if want != ours[name]]
     yield {"name": f"run {options.run}, {recorded.get('workload', '')}", "ok": not difference, "decisions": len(expected),
            "difference": difference, "not_compared": [name for name in ours if name not in expected], "totals": ours}

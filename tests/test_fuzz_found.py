@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -45,6 +46,13 @@ def test_names_that_no_file_can_have_are_not_written(capsys, trace, name, option
 def test_names_that_no_file_can_have_are_not_read(capsys, tmp_path, monkeypatch, words, name):
     monkeypatch.chdir(tmp_path)
     assert "standard output" not in complaint(capsys, *(word.replace("?", name) for word in words))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
+def test_names_that_no_folder_can_have(capsys, tmp_path, name):
+    scenario = tmp_path / "s.toml"
+    scenario.write_text("num-gpu-blocks-override = 60\n[traffic]\nrequests = 2\nprompt = 9\noutput = 3\narrivals = 'all-at-once'\n")
+    assert "folder" in complaint(capsys, "sweep", scenario, "--jobs", 1, "--out", name)
 
 
 def test_letters_that_change_a_line_are_escaped(capsys, tmp_path, monkeypatch):
@@ -104,6 +112,48 @@ def test_more_layers_than_any_model_has(tmp_path):
     path.write_text(shape % (MOST_LAYERS + 1))
     with pytest.raises(InputError, match=f"num_hidden_layers is {MOST_LAYERS + 1}, more than {MOST_LAYERS}"):
         load_model(path)
+
+
+@pytest.mark.parametrize("ends", ["from = 1, to = {}, steps = 3", "from = -{}, to = 1, step = 1", "from = {}, to = 1, steps = 2"])
+@pytest.mark.parametrize("number", ["9" * 400, "1e300", "nan"])
+def test_a_range_to_where_there_are_no_floats(capsys, tmp_path, ends, number):
+    path = tmp_path / "s.toml"
+    path.write_text(f"[sweep]\nrate = {{{ends.format(number)}}}\n")
+    assert " of a range must be a number up to 1e+18, not " in complaint(capsys, "sweep", path, "--dry-run")
+
+
+@pytest.mark.parametrize("factor", ["9" * 400, "1e300", "NaN", "-1"])
+def test_a_factor_of_positions_that_is_no_float(tmp_path, factor):
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 64, '
+                    '"rope_scaling": {"rope_type": "yarn", "factor": %s}}' % factor)
+    with pytest.raises(InputError, match="rope_scaling has factor "):
+        load_model(path)
+
+
+# ---------------------------------------------------------------------- recorded cases
+def case_of(tmp_path, **changes):
+    """A recorded case of one request, with other fields."""
+    case = {"config": {"num_blocks": 20, "detail": "none"}, "requests": [{"id": "a", "prompt": [["s", 40]], "output": 9}], "result": {"steps": 9}}
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(case | changes))
+    return path
+
+
+def test_a_replay_goes_no_further_than_what_was_recorded(capsys, tmp_path, monkeypatch):
+    assert run(capsys, "conform", case_of(tmp_path)).status == 0
+    endless = [{"id": "a", "prompt": [["s", 40]], "output": 100_000}]
+    for result in ({"steps": 9}, {"steps": 10**12, "step_rows": [[8, 1, 0, 1, 16, 16, 0]]}):
+        said = run(capsys, "conform", case_of(tmp_path, requests=endless, result={**result, "outcome": "finished"}))
+        assert said.status == 1
+        assert "outcome: expected finished, got longer than recorded" in said.out
+        assert "got 10\n" in said.out
+    monkeypatch.setattr("experiments.case_diff.UNSAID", 50)
+    assert "got longer than recorded" in run(capsys, "conform", case_of(tmp_path, requests=endless, result={"outcome": "finished"})).out
+
+
+def test_a_long_key_of_a_case_is_shortened(capsys, tmp_path):
+    assert len(complaint(capsys, "conform", case_of(tmp_path, config={"x" * 5000: 1}))) < 400
 
 
 # ---------------------------------------------------------------------- traces

@@ -27,7 +27,7 @@ from .inputs import Input, lay
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 10.0                                         # of the processor: the machine may be busy
-PATIENCE = 6.0                                         # times as long by the clock, for what waits and does nothing
+PATIENCE = 30.0                                        # times as long by the clock, for what waits and does nothing
 MOST_GROWN = 600 << 20                                 # bytes that one input may add to the largest size of the process
 MOST_BLOCKS = 1 << 21
 LONGEST_LINE = 2500
