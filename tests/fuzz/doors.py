@@ -42,18 +42,18 @@ def _about(draw: Random, path: str) -> list[str]:
     """A command that reads a trace, made so that it ends soon."""
     reading = [*draw.choice(READING), *(("--format", draw.choice((*READERS, *ALIASES))) if draw.random() < 0.1 else ())]
     roll = draw.random()
-    if roll < 0.76:
+    if roll < 0.82:
         to = draw.choice((["o.csv"], ["o.csv"], ["o.jsonl", "--to", draw.choice(list(WRITERS))], ["-"]))
         return ["trace", "convert", path, *to, *reading]
-    if roll < 0.84:
+    if roll < 0.88:
         return ["trace", "info", path, *reading]
-    if roll < 0.90:
+    if roll < 0.93:
         how = draw.choice((["cut", path, "o.csv", "--to", "5"], ["scale", path, "o.csv", "--speed", "3"],
                            ["merge", path, "t", "o.csv"], ["sample", path, "o.csv", "--fraction", "0.5"]))
         return ["trace", *how, *([] if "--rate" in reading else reading)]
-    if roll < 0.98:
+    if roll < 0.992:
         return ["compare", path, "-q", "--json", "-", *POOL, *reading]
-    if roll < 0.99:
+    if roll < 0.996:
         return ["prefix", path, "-q", "--json", "-", *POOL, *reading]
     return ["view", path, "-q", "--html", "o.html", *POOL, *reading]
 
@@ -238,10 +238,10 @@ def _ran(arguments: Sequence[str], files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 DOORS: dict[str, Door] = {
-    "traces": Door(40, traces), "made-traces": Door(22, made_traces), "folders": Door(2, folders), "configs": Door(3, configs),
-    "serve-lines": Door(2, serve_lines), "servers": Door(4, servers), "step-times": Door(4, step_times),
-    "scenarios": Door(8, scenarios), "recipes": Door(6, recipes), "specs": Door(4, specs), "cases": Door(14, cases),
-    "results": Door(5, results), "stores": Door(1, stores), "options": Door(3, options), "places": Door(2, places)}
+    "traces": Door(40, traces), "made-traces": Door(30, made_traces), "folders": Door(1, folders), "configs": Door(2, configs),
+    "serve-lines": Door(1, serve_lines), "servers": Door(3, servers), "step-times": Door(3, step_times),
+    "scenarios": Door(8, scenarios), "recipes": Door(6, recipes), "specs": Door(4, specs), "cases": Door(16, cases),
+    "results": Door(7, results), "stores": Door(1, stores), "options": Door(2, options), "places": Door(1, places)}
 
 
 def made_input(seed: int, door: str, number: int) -> Input:

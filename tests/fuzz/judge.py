@@ -143,7 +143,7 @@ def _flushed(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 @contextmanager
 def _small_pools() -> Iterator[None]:
     """The largest pool takes 6 GB, as it must; with smaller ones it shows if memory is taken for another reason."""
-    with patch.object(setup, "MOST_BLOCKS", MOST_BLOCKS), patch.dict(case_config.MOST, num_blocks=MOST_BLOCKS):
+    with patch.object(setup, "MOST_BLOCKS", MOST_BLOCKS), patch.dict(case_config.MOST, num_blocks=MOST_BLOCKS >> 5):
         yield
 
 

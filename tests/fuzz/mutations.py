@@ -175,7 +175,8 @@ def _other(draw: Random, value: Any, raw: list[str]) -> Any:
             raw.append(draw.choice(RAW))
             return MARK
         case 1 if isinstance(value, int | float) and not isinstance(value, bool):
-            return draw.choice((value + 1, value - 1, -value, value * 1000, value * 10**9, float(value), str(value), [value]))
+            return draw.choice((value + 1, value - 1, -value, value * 1000, value * 10**9, min(value, 10**300) * 1.0,
+                                str(value), [value]))
         case 2 if isinstance(value, list):
             return draw.choice((value * 3, value[::-1], value[:1], dict.fromkeys(map(str, value[:5]), 1), str(value)))
         case _:
