@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.models.layer_cache import LayerCache, RequestLimits
 from sim.models.layer_groups import Group, group_layers
+from sim.models.model_config import MOST_LAYERS
 from sim.sizing.startup import Rank, Report, report
 from workloads.messages import show
 from workloads.request import InputError
@@ -48,6 +49,9 @@ def solve(case: dict[str, Any]) -> tuple[list[Group], Report]:
     unknown = set(options) - OPTIONS
     if unknown:
         raise InputError(f"{case.get('name')}: unknown option {', '.join(sorted(unknown))}")
+    layers = sum(count for _, count, _ in case["layers"])
+    if layers > MOST_LAYERS:
+        raise InputError(f"{show(case.get('name'))}: {show(layers)} layers, more than {MOST_LAYERS}")
     caches = [cache for kind, count, fields in case["layers"] for cache in [_cache(kind, fields, case)] * count]
     groups = group_layers(caches, keep_windows=not options.get("no_hybrid"))
     batches = max(2 if options.get("async") else 1, len(options.get("pp", [1])))      # each stage works on a batch of its own

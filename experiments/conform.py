@@ -120,7 +120,7 @@ def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
             name = f"{Path(path).stem}: {str(layout.get('name', number))[:200]}"
         except InputError as error:
             raise InputError(f"{show_path(path)}: {error}") from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise InputError(f"{show_path(path)}: layout {number} cannot be used: {type(error).__name__} {str(error)[:200]}"
                              ) from None
         yield {"name": name, "ok": not difference, "decisions": 5, "difference": difference}

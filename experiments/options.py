@@ -24,6 +24,13 @@ DEFAULT_ROUTER = "least-loaded"
 class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line on stderr and exits with 2."""
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """As it is; only ``--option=--`` is a value that is missing: argparse takes it for a list of none."""
+        for word in sys.argv[1:] if args is None else args:
+            if re.fullmatch(r"--[\w-]+=--", word):
+                self.error(f"argument {word[:-3]}: expected one argument")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         if sys.stderr is not None:
             sys.stderr.write(f"{self.prog}: error: {printable(message)} (see {self.prog} --help)\n")

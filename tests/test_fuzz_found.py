@@ -51,7 +51,8 @@ def test_names_that_no_file_can_have_are_not_read(capsys, tmp_path, monkeypatch,
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
 def test_names_that_no_folder_can_have(capsys, tmp_path, name):
     scenario = tmp_path / "s.toml"
-    scenario.write_text("num-gpu-blocks-override = 60\n[traffic]\nrequests = 2\nprompt = 9\noutput = 3\narrivals = 'all-at-once'\n")
+    scenario.write_text("num-gpu-blocks-override = 60\n[traffic]\nrequests = 2\nprompt = 9\noutput = 3\n"
+                        "arrivals = 'all-at-once'\n")
     assert "folder" in complaint(capsys, "sweep", scenario, "--jobs", 1, "--out", name)
 
 
@@ -126,15 +127,35 @@ def test_a_range_to_where_there_are_no_floats(capsys, tmp_path, ends, number):
 def test_a_factor_of_positions_that_is_no_float(tmp_path, factor):
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 64, '
-                    '"rope_scaling": {"rope_type": "yarn", "factor": %s}}' % factor)
+                    f'"rope_scaling": {{"rope_type": "yarn", "factor": {factor}}}}}')
     with pytest.raises(InputError, match="rope_scaling has factor "):
         load_model(path)
+
+
+@pytest.mark.parametrize("spec", ["diurnal:rate=5e-324", "poisson:rate=5e-324", "on-off:rate=1,on_s=5e-324,off_s=1",
+                                  "diurnal:rate=1,period_s=5e-324", "gamma:rate=1e-310"])
+def test_arrivals_past_the_end_of_all_clocks(capsys, trace, spec):
+    assert complaint(capsys, "compare", trace, *POOL, "--synth-arrivals", spec).startswith("--synth-arrivals")
+
+
+@pytest.mark.parametrize("words", [("compare", "t", "--format=--"), ("trace", "cut", "t", "o", "--format=--"),
+                                   ("compare", "t", "--seed=--"), ("plan", "--model=--")])
+def test_a_value_that_is_two_dashes(capsys, words):
+    option = next(word for word in words if word.endswith("=--"))
+    assert complaint(capsys, *words).startswith(f"argument {option[:-3]}: expected one argument")
+
+
+def test_long_words_of_a_pasted_command_are_shortened(capsys):
+    for words in (["x" * 5000], ["vllm", "serve", "a", "x" * 5000], ["vllm", "serve", "a", "--model", "x" * 5000],
+                  ["vllm", "serve", "a", "--max-model-len", "x" * 5000]):
+        assert len(complaint(capsys, "plan", "--gpu", "H100", "--", *words)) < 400
 
 
 # ---------------------------------------------------------------------- recorded cases
 def case_of(tmp_path, **changes):
     """A recorded case of one request, with other fields."""
-    case = {"config": {"num_blocks": 20, "detail": "none"}, "requests": [{"id": "a", "prompt": [["s", 40]], "output": 9}], "result": {"steps": 9}}
+    case = {"config": {"num_blocks": 20, "detail": "none"}, "requests": [{"id": "a", "prompt": [["s", 40]], "output": 9}],
+            "result": {"steps": 9}}
     path = tmp_path / "case.json"
     path.write_text(json.dumps(case | changes))
     return path
@@ -149,7 +170,18 @@ def test_a_replay_goes_no_further_than_what_was_recorded(capsys, tmp_path, monke
         assert "outcome: expected finished, got longer than recorded" in said.out
         assert "got 10\n" in said.out
     monkeypatch.setattr("experiments.case_diff.UNSAID", 50)
-    assert "got longer than recorded" in run(capsys, "conform", case_of(tmp_path, requests=endless, result={"outcome": "finished"})).out
+    said = run(capsys, "conform", case_of(tmp_path, requests=endless, result={"outcome": "finished"}))
+    assert "got longer than recorded" in said.out
+
+
+@pytest.mark.parametrize(("changes", "says"), [({"layers": [["full", 10**9, {}]]}, "1000000000 layers, more than 512"),
+                                               ({"max_model_len": 0}, "layout 0 cannot be used: ZeroDivisionError")])
+def test_layouts_that_no_model_has(capsys, tmp_path, changes, says):
+    layout = {"name": "x", "layers": [["full", 2, {"block_size": 16, "num_kv_heads": 8, "head_size": 128}]], "dtype_bytes": 2,
+              "available_bytes": 1 << 30, "max_model_len": 100, "max_num_batched_tokens": 100}
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps({"cases": [layout | changes]}))
+    assert says in complaint(capsys, "conform", path)
 
 
 def test_a_long_key_of_a_case_is_shortened(capsys, tmp_path):

@@ -30,7 +30,7 @@ from workloads.messages import json_fault
 from workloads.request import InputError
 from workloads.whole_file import bytes_of
 
-MOST_LAYERS = 1_000                                    # several times what any model has; a plan goes through them often
+MOST_LAYERS = 512                                      # several times what any model has; a plan goes through them often
 LONGEST_NAME = 4096
 LARGEST_MIB = 16                                       # of a config.json; real ones have kilobytes
 UNKNOWN_TYPE = "not known, taken for a Llama (full attention in every layer, its weights)"
