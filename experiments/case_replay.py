@@ -41,7 +41,8 @@ class Replay:
         ``last``, where it differs whatever comes.
     """
 
-    def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None, last: int = NO_STEP) -> None:
+    def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None,
+                 last: int = NO_STEP) -> None:
         config = CaseConfig.of(case["config"])
         self.names, self.trace, self.scheduler = build(case, config)
         self.pool = self.scheduler.allocator.pool      # type: ignore[attr-defined]

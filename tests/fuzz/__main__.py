@@ -39,6 +39,8 @@ def main() -> int:
     counts = {door: -(-options.inputs * DOORS[door].weight // weight) for door in doors}
     folder = Path(options.keep or tempfile.mkdtemp(prefix="found-"))
     told = _Told(options.seed, folder)
+    for door in doors:                                 # what they begin with is read once, not by each process
+        made_input(options.seed, door, 0)
     started = time.perf_counter()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.default_int_handler)
