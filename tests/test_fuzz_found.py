@@ -9,6 +9,7 @@ import pytest
 from cli_run import document, lengths, run
 
 from experiments import crosscheck
+from experiments.benchmarks import __main__ as benchmarks
 from experiments.cases import read_case
 from sim.models.model_config import MOST_LAYERS, load_model
 from workloads.request import InputError
@@ -88,6 +89,15 @@ def test_a_whole_file_up_to_its_limit(tmp_path):
         bytes_of(path, 1)
     with pytest.raises(InputError, match=r"cannot be read: Is a directory\Z"):
         read_case(str(tmp_path))
+
+
+def test_a_result_of_the_benchmarks_that_is_nested_without_end(capsys, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("[" * 100_000)
+    assert benchmarks.main(["--from", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"experiments.benchmarks: error: {path}: no JSON: ")
+    assert said.count("\n") == 1
 
 
 # ---------------------------------------------------------------------- numbers
