@@ -149,8 +149,9 @@ class _Worker:
         return made
 
     def end(self) -> None:
-        self.pipe.close()
-        self._process.join(5)
+        with suppress(OSError):
+            self.pipe.send(None)
+        self._process.join(2)
         if self._process.is_alive():
             self._process.kill()
 
@@ -166,10 +167,10 @@ def _work(pipe: Connection, seed: int, seconds: float, memory_mib: int) -> None:
             while not pipe.poll(5):
                 if os.getppid() != parent:             # it was killed, and pipes of others keep ours open
                     return
-            try:
-                door, number = pipe.recv()
-            except EOFError:
+            task = pipe.recv()
+            if task is None:
                 return
+            door, number = task
             pipe.send(judged(made_input(seed, door, number), Path(folder) / "w", seconds))
 
 
