@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from experiments import options as opt
+from experiments.output import real
 from experiments.reading import read
 from sim import kv_formula
 from sim.catalog import CACHING
@@ -91,7 +91,7 @@ def warm_trace(options: argparse.Namespace, trace: Trace) -> Trace | None:
         check_warm(trace, warm)
     except ValueError as error:
         raise InputError(f"--warm-trace: {error}") from None
-    if os.path.realpath(options.warm_trace) != os.path.realpath(options.trace):
+    if real(options.warm_trace) != real(options.trace):
         _refuse_local(trace, warm)
     return warm
 

@@ -13,9 +13,9 @@ from experiments.version import VERSION
 from workloads.later import Later
 
 if TYPE_CHECKING:
-    from workloads import request
-else:
-    request = Later("workloads.request")               # and numpy with it, which --help and --version can do without
+    from workloads import messages, request
+else:                                                  # and numpy with them, which --help and --version can do without
+    messages, request = Later("workloads.messages"), Later("workloads.request")
 
 COMMANDS = {
     "compare": "replay a trace through contiguous and paged allocators and say where every slot went",
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except request.InputError as error:
-        print(f"pagedsim {arguments[0]}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"pagedsim {arguments[0]}: error: {messages.printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:                            # the reader of our output has gone: not a failed check
         _drop_output()

@@ -12,11 +12,11 @@ from typing import Any
 from experiments import options as opt
 from experiments.conformance import capacity
 from experiments.conformance.cases import Case, is_capacity, read_case
-from experiments.conformance.diff import differences, missing
+from experiments.conformance.diff import differences, last_step, missing
 from experiments.conformance.replay import Replay
 from experiments.output import check_writable, write_json
 from experiments.progress import bars
-from workloads.messages import show_path
+from workloads.messages import printable, show, show_path
 from workloads.request import InputError
 
 EXAMPLES = """examples:
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 def _print(found: list[JsonObject], things: str, options: argparse.Namespace) -> None:
     for entry in found:
         if "error" in entry:
-            print(f"pagedsim conform: error: {entry['error']}", file=sys.stderr)
+            print(f"pagedsim conform: error: {printable(entry['error'])}", file=sys.stderr)
         elif entry.get("not_compared") and not options.quiet:
             print(f"note: {entry['name']}: not recorded, so not compared: {', '.join(entry['not_compared'])}", file=sys.stderr)
     compared = [entry for entry in found if "error" not in entry]
@@ -102,7 +102,7 @@ def _case(path: str, case: Case, jump: bool) -> JsonObject:
     if not isinstance(case.get("result"), dict):
         raise InputError(f"{show_path(path)}: no result to compare with")
     try:
-        made = Replay(case, LONGEST_JUMP if jump else 1).run()
+        made = Replay(case, LONGEST_JUMP if jump else 1, last=last_step(case["result"])).run()
         difference = differences(made, case["result"])
     except InputError as error:
         raise InputError(f"{show_path(path)}: {error}") from None
@@ -117,11 +117,12 @@ def _layouts(path: str, case: Case) -> Iterator[JsonObject]:
     for number, layout in enumerate(case["cases"]):
         try:
             difference = capacity.check(layout)
-            name = f"{Path(path).stem}: {layout.get('name', number)}"
+            name = f"{Path(path).stem}: {str(layout.get('name', number))[:200]}"
         except InputError as error:
             raise InputError(f"{show_path(path)}: {error}") from None
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{show_path(path)}: layout {number} cannot be used: {type(error).__name__} {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise InputError(f"{show_path(path)}: layout {number} cannot be used: {type(error).__name__} {str(error)[:200]}"
+                             ) from None
         yield {"name": name, "ok": not difference, "decisions": 5, "difference": difference}
 
 
@@ -146,7 +147,7 @@ def _totals(options: argparse.Namespace) -> Iterator[JsonObject]:
     ours = totals(made)
     unknown = sorted(expected.keys() - ours.keys())
     if unknown:
-        raise InputError(f"{show_path(options.totals)}: run {options.run} has a total that is not known: {unknown[0]!r}")
+        raise InputError(f"{show_path(options.totals)}: run {options.run} has a total that is not known: {show(unknown[0])}")
     difference = [f"{name}: expected {want}, got {ours[name]}" for name, want in expected.items() if want != ours[name]]
     yield {"name": f"run {options.run}, {recorded.get('workload', '')}", "ok": not difference, "decisions": len(expected),
            "difference": difference, "not_compared": [name for name in ours if name not in expected], "totals": ours}

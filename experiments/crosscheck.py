@@ -28,6 +28,7 @@ from sim.step import Jump, Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace
 
+MOST_PROBED = 1 << 16                                  # sequences of a probe
 NO_LIMITS = SchedulerConfig(max_num_seqs=None, max_num_batched_tokens=None)
 
 
@@ -200,18 +201,26 @@ def probe_paged(name: str, config: SimConfig) -> Check:
     size, longest, reserving = block_slots(name, config), config.max_model_len - 1, name == "paged-reserve"
     blocks = kv_formula.blocks_for(longest, size) if reserving else max(1, longest // size)
     prompt = longest if reserving else blocks * size
+    config, smaller = _probed(config, -(-blocks * size // config.block_size))
     fit = config.usable_slots // size // blocks
     own = _probe_config(config, max_model_len=max(config.max_model_len, prompt + 1))
-    return Check(f"probe, equal prompts: blocks // {blocks:,}", name,
+    return Check(f"probe, equal prompts: blocks // {blocks:,}{smaller}", name,
                  _peak(name, own, prompt, fit + 1), fit, True)
 
 
 def probe_contiguous_max(name: str, config: SimConfig) -> Check:
     """Under first fit an empty arena is cut without loss: floor(slots / max_model_len) reservations."""
+    config, smaller = _probed(config, kv_formula.blocks_for(config.max_model_len, config.block_size))
     fit = config.usable_slots // config.max_model_len
     own = _probe_config(config, placement="first-fit")
-    return Check("probe, first fit: slots // max_model_len", name,
+    return Check(f"probe, first fit: slots // max_model_len{smaller}", name,
                  _peak(name, own, config.max_model_len - 1, fit + 1), fit, True)
+
+
+def _probed(config: SimConfig, blocks: int) -> tuple[SimConfig, str]:
+    """The pool that is probed, and what is said of it: in one of millions a probe would take longer than the run."""
+    most = MOST_PROBED * blocks + 1
+    return (config, "") if config.num_blocks <= most else (replace(config, num_blocks=most), f" of {most:,} blocks")
 
 
 def _probe_config(config: SimConfig, **changes: object) -> SimConfig:

@@ -14,6 +14,7 @@ from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES
 from sim.steady import parse_warmup
+from workloads.messages import printable
 
 BLOCK_SIZE = 16
 MOST_REPLICAS = 1024
@@ -23,9 +24,16 @@ DEFAULT_ROUTER = "least-loaded"
 class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line on stderr and exits with 2."""
 
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """As it is; only ``--option=--`` is a value that is missing: argparse takes it for a list of none."""
+        for word in sys.argv[1:] if args is None else args:
+            if re.fullmatch(r"--[\w-]+=--", word):
+                self.error(f"argument {word[:-3]}: expected one argument")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         if sys.stderr is not None:
-            sys.stderr.write(f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+            sys.stderr.write(f"{self.prog}: error: {printable(message)} (see {self.prog} --help)\n")
         sys.exit(2)
 
 
@@ -44,7 +52,10 @@ def human_int(text: str) -> int:
     power = "kmgt".index(suffix.lower()) + 1
     if "i" in unit.lower() if unit else suffix.isupper():
         return int(number) << 10 * power
-    return int(float(number) * 1000 ** power)          # in floats, as vLLM
+    value = float(number) * 1000 ** power              # in floats, as vLLM
+    if value == float("inf"):
+        raise ValueError(f"{text[:40]}... is more than a float holds")
+    return int(value)
 
 
 def whole(least: int, most: int = 1 << 53) -> Callable[[str], int]:

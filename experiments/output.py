@@ -43,7 +43,7 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Sequence[str | None
     ------
     InputError
     """
-    taken = {os.path.realpath(path): inputs_are for path in inputs if path not in (None, "-")}
+    taken = {real(path): inputs_are for path in inputs if path is not None and path != "-"}
     for option, path in outputs.items():
         if path is None or (path == "-" and option in to_stdout):
             continue
@@ -51,9 +51,21 @@ def check_outputs(outputs: Mapping[str, str | None], inputs: Sequence[str | None
             raise InputError(f"{option} -: only {' and '.join(to_stdout)} goes to standard output" if to_stdout else
                              f"{option} -: name a file; nothing of this goes to standard output")
         check_writable(path)
-        other = taken.setdefault(os.path.realpath(path), f"the output of {option}")
+        other = taken.setdefault(real(path), f"the output of {option}")
         if other != f"the output of {option}" and (os.path.isfile(path) or not os.path.exists(path)):
             raise InputError(f"{show_path(path)}: {option} would overwrite {other}")
+
+
+def real(path: str) -> str:
+    """A path without links; as it is where it cannot be one: with a NUL, or letters that no file system can spell.
+
+    >>> real("a\\0b") == "a\\0b"
+    True
+    """
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        return path
 
 
 @contextmanager
@@ -89,6 +101,8 @@ def _refusing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{show_path(path)}: cannot write: {error.strerror}") from None
+    except ValueError as error:                        # a NUL in the name, or what no file system can spell
+        raise InputError(f"{show_path(path)}: cannot write: no name of a file: {error}") from None
 
 
 def _target(path: str) -> Path | None:

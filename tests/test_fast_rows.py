@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from random import Random
 
 import numpy as np
 import pytest
 from format_samples import SAMPLES, put
+from fuzz.mutations import damaged, revalued
 from hypothesis import given
 from hypothesis import strategies as st
 from small import LONG
-from test_fuzz_readers import damaged, replaced
 
 from workloads.messages import Place
 from workloads.readers import READERS, fast_rows, json_lines, read_rows
@@ -66,9 +67,9 @@ def never_one_by_one(monkeypatch):
 @pytest.mark.parametrize("sample", LINES, ids=lambda sample: sample.name)
 def test_damaged_files_are_read_or_refused_as_line_by_line(tmp_path, monkeypatch, sample, at_once):
     monkeypatch.setattr(json_lines, "AT_ONCE", at_once)
-    rng = np.random.default_rng([at_once, len(sample.text)])
+    draw = Random(f"{at_once} {sample.name}")
     for _ in range(40 * LONG):
-        data = replaced(rng, sample) if rng.random() < 0.5 else damaged(rng, sample.text.encode())
+        data = draw.choice((damaged, revalued))(draw, sample.text.encode())
         path = put(tmp_path, sample, data)
         assert outcome(path, sample.format, sample.options) == one_by_one(monkeypatch, path, sample.format, sample.options), data
 

@@ -1,10 +1,11 @@
 """The file of a step time: written and read back, taken by the commands, every fault on one line."""
 
-import numpy as np
+from random import Random
+
 import pytest
 from cli_run import document, lengths, run
+from fuzz.mutations import damaged
 from small import LONG
-from test_fuzz_readers import damaged
 
 from experiments.step_time_file import EFFICIENCIES, read_step_time, step_time_text
 from workloads.request import InputError
@@ -81,9 +82,9 @@ def test_faults_are_one_line(tmp_path, text, said):
 
 def test_fuzz(tmp_path):
     """Thousands of damaged files: a step time, or one line."""
-    rng, path, done, said = np.random.default_rng(9), tmp_path / "fuzzed.toml", 0, []
+    draw, path, done, said = Random(9), tmp_path / "fuzzed.toml", 0, []
     for _ in range(1000 * LONG):
-        path.write_bytes(damaged(rng, step_time_text(NUMBERS, HERE, ["fitted"]).encode()))
+        path.write_bytes(damaged(draw, step_time_text(NUMBERS, HERE, ["fitted"]).encode()))
         try:
             read_step_time(str(path))
             done += 1

@@ -25,7 +25,7 @@ from queueing import admissions, chi_square_tail, constant, erlang_c, geometric,
 from scenarios import scenarios
 from small import LONG, config_of
 
-from experiments.statistics import estimate
+from experiments.whatif.statistics import estimate
 from sim.engine import Engine
 from sim.levels import level_of
 from sim.request_log import NEVER

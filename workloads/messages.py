@@ -71,6 +71,16 @@ def show_names(names: Iterable[str]) -> str:
     return ", ".join(shown[:12]) + (", ..." if len(shown) > 12 else "") if shown else "none"
 
 
+def printable(text: str) -> str:
+    """A text on one line: what cannot be printed is escaped, and white space is one blank.
+
+    >>> printable("two\\nlines of\\0 \u202eodd letters")
+    'two lines of\\\\x00 \\\\u202eodd letters'
+    """
+    text = " ".join(text.split())
+    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def show_path(path: str) -> str:
     """A path as it is, quoted only where it would break the line or vanish."""
     return path if path.isprintable() and path else repr(path)

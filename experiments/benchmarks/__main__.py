@@ -25,7 +25,9 @@ from experiments.benchmarks.tables import markdown
 from experiments.output import check_outputs, write_json
 from experiments.version import VERSION
 from workloads.request import InputError
+from workloads.whole_file import bytes_of
 
+LARGEST_MIB = 64                                       # of a result that is read back
 PROFILE = "profile"
 NAMES = (*BENCHMARKS, PROFILE)
 WANTED = {"benchmark", "system", "skipped", "count", "runs"}
@@ -111,10 +113,12 @@ def _check(options: argparse.Namespace) -> None:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(bytes_of(path, LARGEST_MIB))
+    except InputError:                                 # too long, and says so
+        raise
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no JSON: {error}") from error
     whole = isinstance(document, dict) and {"machine", "repeats", "pagedsim", "date"} <= set(document)
     rows = document.get("rows") if whole else None

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from experiments.calibration.cases import Case
+from experiments.output import real
 from workloads.messages import show, show_path
 from workloads.readers.packed import STDIN
 from workloads.readers.source import Block, Source
@@ -28,10 +28,10 @@ def check_given_once(paths: Sequence[str]) -> None:
     """
     known: dict[str, str] = {}
     for path in (path for path in paths if path != STDIN):
-        real = os.path.realpath(path)
-        if real in known:
-            raise InputError(f"{show_path(path)}: the same file as {show_path(known[real])}: each is given once")
-        known[real] = path
+        found = real(path)
+        if found in known:
+            raise InputError(f"{show_path(path)}: the same file as {show_path(known[found])}: each is given once")
+        known[found] = path
 
 
 class Contents:

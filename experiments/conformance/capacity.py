@@ -11,7 +11,9 @@ from typing import Any
 
 from sim.models.layer_cache import LayerCache, RequestLimits
 from sim.models.layer_groups import Group, group_layers
+from sim.models.model_config import MOST_LAYERS
 from sim.sizing.startup import Rank, Report, report
+from workloads.messages import show
 from workloads.request import InputError
 
 GROUP_NAMES = {"full": "FullAttentionSpec", "sliding": "SlidingWindowSpec", "chunked": "ChunkedLocalAttentionSpec",
@@ -47,6 +49,9 @@ def solve(case: dict[str, Any]) -> tuple[list[Group], Report]:
     unknown = set(options) - OPTIONS
     if unknown:
         raise InputError(f"{case.get('name')}: unknown option {', '.join(sorted(unknown))}")
+    layers = sum(count for _, count, _ in case["layers"])
+    if layers > MOST_LAYERS:
+        raise InputError(f"{show(case.get('name'))}: {show(layers)} layers, more than {MOST_LAYERS}")
     caches = [cache for kind, count, fields in case["layers"] for cache in [_cache(kind, fields, case)] * count]
     groups = group_layers(caches, keep_windows=not options.get("no_hybrid"))
     batches = max(2 if options.get("async") else 1, len(options.get("pp", [1])))      # each stage works on a batch of its own
@@ -77,7 +82,7 @@ def _cache(kind: str, fields: dict[str, Any], case: dict[str, Any]) -> LayerCach
     row = heads * (width + values) * fields.get("dtype_bytes", case["dtype_bytes"])
     reach = fields.get("sliding_window" if kind == "sliding" else "attention_chunk_size")
     if kind not in ("full", "sliding", "chunked", "mla"):
-        raise InputError(f"{case.get('name')}: unknown kind of layer {kind!r}")
+        raise InputError(f"{show(case.get('name'))}: unknown kind of layer {show(kind)}")
     return LayerCache("full" if kind == "mla" else kind, size, row, reach if kind in ("sliding", "chunked") else None,
                       padded_bytes=padded, latent=kind == "mla", heads=(heads, width, values))
 

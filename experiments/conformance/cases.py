@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,15 @@ from sim.memory.grouped import GroupedAllocator, GroupKind
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
+from workloads.messages import show_path
 from workloads.request import ContentIds, InputError, Trace
+from workloads.whole_file import bytes_of
 
 Case = dict[str, Any]
 Span = tuple[Any, int, int]                            # stream, first token, tokens
 MOST_TOKENS = 1 << 26                                  # of one request; more would exhaust our memory
 MOST_STEP = 1 << 53
+LARGEST_MIB = 256                                      # of a file
 
 
 def read_case(path: str) -> Case:
@@ -38,13 +40,15 @@ def read_case(path: str) -> Case:
         One line: the file, and what cannot be used of it.
     """
     try:
-        case = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        case = json.loads(bytes_of(path, LARGEST_MIB).decode("utf-8-sig"))
+    except InputError:                                 # too long, and says so
+        raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{show_path(path)}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: no valid JSON: {str(error)[:80]}") from None
+        raise InputError(f"{show_path(path)}: no valid JSON: {str(error)[:80]}") from None
     if not isinstance(case, dict) or not ("cases" in case or {"config", "requests"} <= set(case) or "runs" in case):
-        raise InputError(f"{path}: no recorded case: config and requests (or cases with layers) are wanted")
+        raise InputError(f"{show_path(path)}: no recorded case: config and requests (or cases with layers) are wanted")
     return case
 
 

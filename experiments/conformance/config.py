@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from workloads.messages import show
 from workloads.request import InputError
 
 LEAST = {"long_prefill_token_threshold": 0}
@@ -52,7 +53,7 @@ class CaseConfig:
             raise InputError("the case's config is no object")
         unknown = sorted(config.keys() - {entry.name for entry in fields(cls)})
         if unknown:
-            raise InputError(f"the case's config has a key that is not known: {unknown[0]!r}")
+            raise InputError(f"the case's config has a key that is not known: {show(unknown[0])}")
         return cls(**config)
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from workloads.request import InputError
 AROUND = 3                                             # entries shown on either side of a difference
 LENGTHS = {"preempt": 3, "evict": 3, "grow": 4, "finish": 3, "admit": 5, "resume": 5}
 LATEST = 1 << 62
+UNSAID = 100_000                                       # steps that are made where nothing says how many there are
 
 
 def differences(made: Replay, result: dict[str, Any]) -> list[str]:
@@ -29,6 +30,20 @@ def differences(made: Replay, result: dict[str, Any]) -> list[str]:
     """
     told = _first(made, _events(result), _rows(result)) if made.keeps_steps else []
     return told + [line for name, got in finals(made).items() if name in result for line in _total(name, result[name], got)]
+
+
+def last_step(result: dict[str, Any]) -> int:
+    """The step behind which no replay is as recorded; a result that does not say how long it is has no very long one.
+
+    >>> last_step({"steps": 30}), last_step({"steps": 30, "step_rows": [[7, 1, 0, 5, 9, 9, 0]]}), last_step({})
+    (30, 8, 100000)
+    """
+    rows, names = result.get("step_rows"), result.get("step_columns", ROW)
+    last = rows[-1] if isinstance(rows, list) and rows else None
+    at = names.index("step") if isinstance(names, list | tuple) and "step" in names else 0
+    found = [last[at] + 1] if isinstance(last, list) and len(last) > at and type(last[at]) is int else []
+    found += [result["steps"]] if type(result.get("steps")) is int else []
+    return min(found, default=UNSAID)
 
 
 def missing(made: Replay, result: dict[str, Any]) -> list[str]:

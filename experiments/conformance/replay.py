@@ -21,6 +21,7 @@ from workloads.request import IntArray, Trace
 
 Event = list[Any]
 ROW = ("step", "running", "waiting", "scheduled_tokens", "free_after_schedule", "free_after_update", "free_queue_crc32")
+NO_STEP = 1 << 62                                      # later than any
 SHOWN = 8                                              # blocks of either end of the free queue kept for a report
 
 
@@ -36,16 +37,18 @@ class Replay:
     ended : callable, optional
         Told how many requests finished, whenever some did.
     outcome : str
-        ``finished`` or ``stalled``, with the names of the requests that are ``stuck``.
+        ``finished`` or ``stalled``, with the names of the requests that are ``stuck``; ``longer than recorded`` past step
+        ``last``, where it differs whatever comes.
     """
 
-    def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None) -> None:
+    def __init__(self, case: Case, longest_jump: int = 1, ended: Callable[[int], None] | None = None,
+                 last: int = NO_STEP) -> None:
         config = CaseConfig.of(case["config"])
         self.names, self.trace, self.scheduler = build(case, config)
         self.pool = self.scheduler.allocator.pool      # type: ignore[attr-defined]
         self.full = config.detail == "full"
         self.keeps_steps = config.detail in ("full", "steps")
-        self.most_steps = config.max_steps
+        self.most_steps, self._last = config.max_steps, last
         self.longest_jump = longest_jump
         self._ended = ended
         self.events: list[Event] = []
@@ -83,6 +86,9 @@ class Replay:
             self._step += 1
             if self._step >= self.most_steps:
                 self.outcome, self.stuck = "max_steps", sorted(self.names[request] for request in live)
+                break
+            if self._step > self._last and (live or coming):
+                self.outcome, self.stuck = "longer than recorded", sorted(self.names[request] for request in live)
                 break
         self.steps = self._step
         return self

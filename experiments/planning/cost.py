@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 from experiments.options import number
@@ -13,7 +13,12 @@ from sim.sizing.cost import Fleet, Request, break_even, monthly_cost
 from sim.sizing.inverse import concurrency
 from sim.sizing.plan import Plan
 from sim.sizing.rules import Held
+from workloads.messages import show, show_path
 from workloads.request import InputError
+from workloads.whole_file import bytes_of
+
+MOST_THROUGHPUT = 1e12                                 # tokens a second
+LARGEST_MIB = 64                                       # of a result that is read back
 
 
 def add_cost(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +32,7 @@ def add_cost(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--price-output", type=number(including=True, most=1e9), metavar="USD",
                        help="an API's price for a million output tokens")
     group.add_argument("--gpu-hour", type=number(most=1e9), metavar="USD", help="price of a GPU for an hour")
-    group.add_argument("--throughput", type=number(most=1e12), metavar="TOKENS/S",
+    group.add_argument("--throughput", type=number(most=MOST_THROUGHPUT), metavar="TOKENS/S",
                        help="tokens a second of all the GPUs, prompt and output together")
     group.add_argument("--throughput-from", metavar="FILE.json", help="the throughput that `pagedsim compare --json` found, "
                        "of its last allocator")
@@ -61,12 +66,19 @@ def cost_json(options: argparse.Namespace, made: Plan) -> dict[str, Any] | None:
         per_million = fleet.dollars_per_million_tokens
         found["gpus"] = {"gpus": gpus, "dollars_per_gpu_hour": options.gpu_hour,
                          "dollars_per_month": float(fleet.dollars_per_month), "tokens_per_s": fleet.tokens_per_s,
-                         "dollars_per_million_tokens": None if per_million is None else float(per_million)}
+                         "dollars_per_million_tokens": None if per_million is None else _float(per_million)}
     if fleet is not None and request is not None and _priced(options):
         even = break_even(request, fleet)
-        found["break_even"] = {"requests_per_day": float(even.requests_per_day), "requests_per_s": float(even.requests_per_s),
-                               "tokens_per_s": float(even.tokens_per_s), "within_throughput": even.within_throughput}
+        found["break_even"] = {"requests_per_day": _float(even.requests_per_day), "requests_per_s": _float(even.requests_per_s),
+                               "tokens_per_s": _float(even.tokens_per_s), "within_throughput": even.within_throughput}
     return found
+
+
+def _float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError("a price or a throughput is so small that what follows from it is over 1e308") from None
 
 
 def _held(held: Held, made: Plan) -> dict[str, Any]:
@@ -104,12 +116,14 @@ def _fleet(options: argparse.Namespace, gpus: int) -> Fleet | None:
 def _measured(path: str) -> float:
     """Tokens a second of the last allocator in a result of `compare`."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(bytes_of(path, LARGEST_MIB))
         found = document["scenarios"][-1]["throughput"]["total_tokens_per_s"]
+    except InputError:                                 # too long, and says so
+        raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"{show_path(path)}: cannot be read: {error.strerror}") from None
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise InputError(f"{path}: no result of pagedsim compare --json") from None
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not found > 0:
-        raise InputError(f"{path}: total_tokens_per_s is {found!r}: no throughput")
+        raise InputError(f"{show_path(path)}: no result of pagedsim compare --json") from None
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= MOST_THROUGHPUT:
+        raise InputError(f"{show_path(path)}: total_tokens_per_s is {show(found)}: no throughput")
     return float(found)

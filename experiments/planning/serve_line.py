@@ -19,6 +19,7 @@ from typing import Any
 
 from experiments.options import human_int
 from experiments.planning.vllm_flags import SPECULATIVE, Flag, known_flags, look_up
+from workloads.messages import show
 from workloads.request import InputError
 
 DTYPES = {"half": "float16", "float": "float32"}
@@ -88,7 +89,7 @@ def read_serve_line(words: list[str]) -> ServeLine:
         elif flag.kind == "speculative":
             speculation |= _speculation(flag.name, str(value))
         elif flag.name == "model" and "model" in taken:
-            raise InputError(f"the command names two models: {taken['model'].partition('=')[2]!r} and {value!r}")
+            raise InputError(f"the command names two models: {show(taken['model'].partition('=')[2])} and {show(value)}")
         else:
             taken[flag.name] = _argument(flag.name, value)
     if taken.get("model", "--model=") == "--model=":
@@ -139,7 +140,7 @@ def _no_server(words: list[str]) -> str:
     if not rest:
         return f"a server command is wanted: {WANTED}"
     name = rest[rest.index("-m") + 1] if "-m" in rest[:-1] else rest[0]
-    return f"{name!r} starts no vLLM server; wanted: {WANTED}"
+    return f"{show(name)} starts no vLLM server; wanted: {WANTED}"
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, Flag, str | bool]]:
@@ -149,7 +150,7 @@ def _options(words: list[str]) -> Iterator[tuple[str, Flag, str | bool]]:
         word = queue.popleft()
         if not word.startswith("-"):
             if positional:
-                raise InputError(f"the command has one word too many: {word!r}")
+                raise InputError(f"the command has one word too many: {show(word)}")
             positional = True
             yield "--model", table["--model"][0], word
             continue
@@ -201,7 +202,7 @@ def _argument(name: str, value: str | bool) -> str:
         elif name == "kv-cache-memory-bytes":
             return f"--available-kv-gib={human_int(value) / 2**30!r}"       # a power of two: exact below 2**53 bytes
     except (ValueError, OverflowError):
-        raise InputError(f"--{name}: a whole number such as 8192, 16k or 16K is wanted, not {value!r}") from None
+        raise InputError(f"--{name}: a whole number such as 8192, 16k or 16K is wanted, not {show(value)}") from None
     return f"--{name}={DTYPES.get(value, value) if name == 'dtype' else value}"
 
 

@@ -80,6 +80,8 @@ def make_folder(path: str) -> None:
         raise InputError(f"{show_path(path)} is a file, and a folder is wanted for the results: --out DIR names one") from None
     except OSError as error:
         raise InputError(f"{show_path(path)}: cannot write in this folder: {error.strerror}") from None
+    except ValueError as error:                        # a NUL in the name, or what no file system can spell
+        raise InputError(f"{show_path(path)}: no name of a folder: {error}") from None
 
 
 def drop_leftovers(path: str) -> None:

@@ -16,6 +16,7 @@ from workloads.messages import show
 from workloads.request import InputError
 
 MOST_VALUES = 10_000
+MOST = 1e18
 DIGITS = 6                                             # significant ones of a value on a logarithmic range
 RANGE = ("from", "to", "step", "steps", "scale")
 Scalar = bool | int | float | str
@@ -91,8 +92,8 @@ def _range(table: Mapping[str, Any]) -> list[int | float]:
         raise InputError(f"unknown key {show(unknown[0])} in a range; the keys are {', '.join(RANGE)}")
     for key in ("from", "to", "step", "steps"):
         if key in table and (isinstance(table[key], bool) or not isinstance(table[key], int | float)
-                             or not math.isfinite(table[key])):
-            raise InputError(f"{key} of a range must be a number, not {show(table[key])}")
+                             or not -MOST <= table[key] <= MOST):     # nor nan; a larger whole number is no float
+            raise InputError(f"{key} of a range must be a number up to {MOST:g}, not {show(table[key])}")
     if "from" not in table or "to" not in table or ("step" in table) == ("steps" in table):
         raise InputError("a range needs from, to, and either step or steps")
     if table.get("scale", "linear") not in ("linear", "log"):

@@ -11,6 +11,7 @@ One path reads both: the catalogue keeps its records under the names of config.j
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +28,11 @@ from sim.models.positions import positions
 from sim.models.quantization import kv_cache_dtype, layout, quantization
 from workloads.messages import json_fault
 from workloads.request import InputError
+from workloads.whole_file import bytes_of
 
-MOST_LAYERS = 10_000
+MOST_LAYERS = 512                                      # several times what any model has; a plan goes through them often
 LONGEST_NAME = 4096
+LARGEST_MIB = 16                                       # of a config.json; real ones have kilobytes
 UNKNOWN_TYPE = "not known, taken for a Llama (full attention in every layer, its weights)"
 UNCOUNTED = ("num_kv_shared_layers", "hidden_size_per_layer_input")  # weights of their own that are not understood
 
@@ -57,11 +60,11 @@ def load_model(name_or_path: str | Path) -> ModelShape:
         raise InputError("the model name is empty")
     if len(text) > LONGEST_NAME:
         raise InputError(f"unknown model {shortened(text)}: no name is that long")
-    if path.is_dir() and (path / "config.json").is_file():
+    if os.path.isfile(path / "config.json"):           # those of os.path take any name for one that is not there
         path = path / "config.json"
-    if path.is_file() or text.endswith(".json"):
+    if os.path.isfile(path) or text.endswith(".json"):
         return shape_from_config(_read_json(path), name=text, source=str(path))
-    name, dropped, named = find_name(text, is_folder=path.is_dir())
+    name, dropped, named = find_name(text, is_folder=os.path.isdir(path))
     record = catalogue()["models"][name]
     shape = shape_from_config(record, name, record["source"])
     stored = named or shape.quantization or named_quantization(name)
@@ -178,7 +181,9 @@ def _dtype(fields: Fields) -> str | None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(bytes_of(path, LARGEST_MIB))
+    except InputError:                                 # too long, and says so
+        raise
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: no valid JSON: {json_fault(error, error.colno)}") from None
     except (OSError, ValueError, RecursionError) as error:

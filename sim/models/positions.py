@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,8 +62,7 @@ def _scaling(fields: Fields, name: str, section: Mapping[str, Any]) -> tuple[str
     if not isinstance(kind, str):
         raise fields.fail(name, f"has a type that is no text: {shortened(kind)}")
     factor = 1 if factor is None else factor
-    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not math.isfinite(factor) \
-            or not 0 < factor <= MOST_FACTOR:
+    if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor <= MOST_FACTOR:   # nor nan
         raise fields.fail(name, f"has factor {shortened(factor)}: a number up to {MOST_FACTOR} is wanted")
     if before is not None and (type(before) is not int or not 0 < before < 10**9):
         raise fields.fail(name, f"has original_max_position_embeddings {shortened(before)}: a whole number is wanted")

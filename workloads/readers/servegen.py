@@ -202,7 +202,7 @@ def _drawn(path: str, clients: list[Client], options: ReadOptions, missing: int 
                          "are drawn at once (--window START:STOP)")
     rngs = [np.random.default_rng(seed) for seed in np.random.SeedSequence(options.seed).spawn(len(clients))]
     parts = [part for client, rng in zip(clients, rngs, strict=True) for part in _requests(client, start, stop, rng)]
-    if not parts:
+    if not any(len(times) for times, _, _ in parts):
         raise InputError(f"{show_path(path)}: no request from {start:g} to {stop:g} s (--window START:STOP)")
     times, prompt, output = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(times, kind="stable")

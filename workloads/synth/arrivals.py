@@ -21,9 +21,10 @@ LATEST_US = 2.0**62
 DAY_S = 86_400.0
 HALVINGS = 60                                          # of a bracket of days: to less than a rounding error
 
+LEAST_RATE = 1e-15                                     # a second; a gap of 1e15 s is past the end of all clocks
 Rate = Annotated[float, Number(0.0, 1e9, above=True)]
 Burstiness = Annotated[float, Number(0.001, 1000.0)]
-Period = Annotated[float, Number(0.0, 1e7, above=True)]
+Period = Annotated[float, Number(1e-6, 1e7)]            # seconds; times are whole microseconds
 Pause = Annotated[float, Number(0.0, 1e7)]
 Ramp = Annotated[float | None, Number(0.0, 1e7)]
 Peak = Annotated[float, Number(1.0, 2.0)]
@@ -140,6 +141,8 @@ def _check(n: int, rate: float) -> None:
         raise ValueError(f"the number of arrivals must be 0 or more, not {n}")
     if not 0 < rate < np.inf:
         raise ValueError(f"the rate must be above 0 requests a second and finite, not {rate}")
+    if n > 1 and rate < LEAST_RATE:
+        raise ValueError(f"the rate {rate} is so low that {n} arrivals do not fit in 62 bits of microseconds")
 
 
 def _sums(gaps: NDArray[np.float64], n: int) -> NDArray[np.float64]:
