@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.loop import loop_note, looped
-from experiments.pages import with_limit
+from experiments.allocator_options import with_limit
+from experiments.load_loop import loop_note, looped
 from experiments.reading import read, unused
 from workloads import transform
 from workloads.later import Later

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NoReturn
 
-from experiments.pages import PAGES
+from experiments.allocator_options import PAGES
 from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
 from sim.memory.arena import PLACEMENTS
 from sim.scheduler_config import BATCHINGS, POLICIES

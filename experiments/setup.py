@@ -7,10 +7,10 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from experiments.allocator_options import check_slots, page_size, page_slots
 from experiments.cache_options import host_memory, warm_trace
 from experiments.deployment import deployment, model_and_gpu
 from experiments.load import load_trace
-from experiments.pages import check_slots, page_size, page_slots
 from experiments.replicas import replicas
 from sim import kv_formula
 from sim.config import SimConfig

@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.progress import Progress
-
 from experiments import options as opt
 from experiments.deployment import model_and_gpu
 from experiments.output import check_outputs
@@ -137,7 +135,7 @@ def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse
             runner = Runner(scenario, job, store, progress, options.jobs or cores(), cluster)
             _drop(runner, points, options)
             store.accept()
-            outcome = _everything(runner, points, progress)
+            outcome = _everything(runner, points)
         deliver_outcome(outcome, folder, options)
         return outcome
     except Stopped as stop:
@@ -151,7 +149,7 @@ def _run(scenario: Scenario, points: list[Point], folder: str, options: argparse
         store.close()
 
 
-def _everything(runner: Runner, points: list[Point], progress: Progress) -> Outcome:
+def _everything(runner: Runner, points: list[Point]) -> Outcome:
     runner.run(points)
     found: list[Found] = []
     if runner.scenario.search is not None:

@@ -11,9 +11,9 @@ from sim.memory.allocator import Allocator
 from sim.memory.arena import PLACEMENTS
 from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_oracle, reserve_pow2
 from sim.memory.paged import PagedAllocator
-from sim.memory.paging import PageAllocator
 from sim.memory.reserving import ReservingAllocator
 from sim.memory.tiered import TieredAllocator
+from sim.memory.vattention import PageAllocator
 from sim.routing import LeastLoaded, PrefixAware, RoundRobin, Router, SessionAffinity
 from sim.scheduler import Scheduler
 from sim.static_batching import StaticScheduler

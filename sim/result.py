@@ -18,7 +18,7 @@ from sim.memory.paged import PagedAllocator
 from sim.memory.prefix_stats import ORIGINS
 from sim.memory.tiered import TieredAllocator
 from sim.request_log import NEVER
-from sim.run import REJECTIONS, Run
+from sim.run import REJECTIONS, SERVED, Run
 
 JsonObject = dict[str, Any]
 
@@ -93,7 +93,7 @@ def requests(run: Run) -> JsonObject:
     Whoever in a closed loop follows a request that never ended counts as arrived and unfinished.
     """
     done = run.log.finished_us != NEVER
-    served = run.verdict == 0
+    served = run.verdict == SERVED
     return {
         "arrived": len(run.demand),
         "completed": int(done.sum()),

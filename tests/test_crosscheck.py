@@ -15,8 +15,8 @@ from sim.catalog import ALLOCATORS
 from sim.ledger import Ledger
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
-from sim.memory.paging import PageAllocator
 from sim.memory.reserving import ReservingAllocator
+from sim.memory.vattention import PageAllocator
 from sim.request_log import RequestLog
 
 # A pool of 32 blocks of 4 = 128 slots and a longest request of 32: four of them fit, in either way of counting.

@@ -57,7 +57,7 @@ def solve(case: dict[str, Any]) -> tuple[list[Group], Report]:
     batches = max(2 if options.get("async") else 1, len(options.get("pp", [1])))      # each stage works on a batch of its own
     limits = RequestLimits(case["max_model_len"], case["max_num_batched_tokens"] * batches,
                            options.get("dcp", 1), options.get("mamba_cache_mode", "none"))
-    return groups, report(groups, _ranks(case, len(caches)), limits, num_gpu_blocks_override=options.get("override"))
+    return groups, report(groups, _ranks(case), limits, num_gpu_blocks_override=options.get("override"))
 
 
 def describe(group: Group) -> list[Any]:
@@ -87,7 +87,7 @@ def _cache(kind: str, fields: dict[str, Any], case: dict[str, Any]) -> LayerCach
                       padded_bytes=padded, latent=kind == "mla", heads=(heads, width, values))
 
 
-def _ranks(case: dict[str, Any], layers: int) -> list[Rank]:
+def _ranks(case: dict[str, Any]) -> list[Rank]:
     given = case["available_bytes"]
     stages = case.get("options", {}).get("pp")
     if stages is None:                                 # all layers on every rank

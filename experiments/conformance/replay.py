@@ -169,7 +169,7 @@ class Replay:
         self.events = []                               # evictions come all at once: they are told again by step
         scheduler.decode(run)
         self.events = own
-        taken = self._tell(first, run.steps, computed, had, queue, hashed)
+        taken = self._tell(first, run.steps, computed, had, hashed)
         self._peaks()
         self._step = first + run.steps - 1
         n, waiting = len(scheduler.running), len(scheduler.waiting)
@@ -181,8 +181,7 @@ class Replay:
         self._updated(finished)
         return n, finished
 
-    def _tell(self, first: int, steps: int, computed: IntArray, had: dict[int, list[list[int]]], queue: BlockIds,
-              hashed: Any) -> list[int]:
+    def _tell(self, first: int, steps: int, computed: IntArray, had: dict[int, list[list[int]]], hashed: Any) -> list[int]:
         """Growth and evictions by step; returns how many blocks were taken up to each."""
         size = self.scheduler.allocator.block_size     # type: ignore[attr-defined]
         by_step: list[list[tuple[int, int]]] = [[] for _ in range(steps)]

@@ -23,7 +23,6 @@ PLAN_VALUES = ("model", "dtype", "quantization", "kv-cache-dtype", "block-size",
                "tensor-parallel-size", "pipeline-parallel-size", "decode-context-parallel-size", "data-parallel-size",
                "max-num-seqs", "max-num-batched-tokens", "cpu-offload-gb", "num-gpu-blocks-override", "mamba-cache-mode",
                "mamba-ssm-cache-dtype")
-DERIVED = ("available-kv-gib", "mtp-layers", "num-speculative-tokens")      # --kv-cache-memory-bytes, --speculative-config
 """Options that `ServeLine.arguments` can hold: ``--NAME`` and ``--no-NAME`` of the switches, ``--NAME=VALUE`` of the others."""
 
 SPECULATIVE = {"spec-method": "method", "spec-model": "model", "spec-tokens": "num_speculative_tokens",

@@ -16,7 +16,7 @@ from sim import kv_formula, result
 from sim.memory.paged import PagedAllocator
 from sim.memory.prefix_stats import PrefixStats
 from sim.request_log import NEVER
-from sim.run import Observer, Run
+from sim.run import SERVED, Observer, Run
 from sim.step import Step
 
 JsonObject = dict[str, Any]
@@ -129,7 +129,7 @@ def prefill(run: Run, stats: PrefixStats | None, lost: int) -> JsonObject | None
     None where requests have several sequences, whose tokens are not lost together, or where one never ended.
     """
     ended = run.log.finished_us != NEVER
-    if run.demand.sequences is not None or bool(((run.verdict == 0) & ~ended).any()):
+    if run.demand.sequences is not None or bool(((run.verdict == SERVED) & ~ended).any()):
         return None
     prompts = int(run.demand.prompt[ended].sum())
     first, again = (0, 0) if stats is None else (stats.hit_tokens, stats.resume_hit_tokens)

@@ -9,7 +9,7 @@ from experiments.viewer.wording import count
 from sim import kv_formula
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
-from sim.memory.paging import PageAllocator
+from sim.memory.vattention import PageAllocator
 from sim.sizing.hardware import GIB
 
 TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block once more (shared) = {3} in use; " \

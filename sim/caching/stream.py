@@ -110,7 +110,7 @@ def accesses(trace: Trace, block_size: int, convention: str = "full", generated:
     if convention not in CONVENTIONS:
         raise ValueError(f"unknown convention {convention!r}: one of {', '.join(CONVENTIONS)}")
     if convention == "full":
-        return _full(trace, content, block_size, generated or content.cover_output)
+        return _full(trace, block_size, generated or content.cover_output)
     if block_size != content.span_tokens:
         raise ValueError(f"with ceil a block is an id of the trace, {content.span_tokens} tokens, not {block_size}")
     chain, count = chain_ids(content)
@@ -127,7 +127,7 @@ def identity(trace: Trace) -> ContentIds:
     return trace.content
 
 
-def _full(trace: Trace, content: ContentIds, block_size: int, generated: bool) -> Accesses:
+def _full(trace: Trace, block_size: int, generated: bool) -> Accesses:
     demand = Demand(trace, UNLIMITED)
     hashes = BlockHashes(demand, block_size)
     queries = demand.prompt // block_size

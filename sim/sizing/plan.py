@@ -1,7 +1,7 @@
 """The plan of a deployment without traffic: what fits, how many at once, and what a server of it would print.
 
     Deployment  what is asked, vLLM's defaults where it is silent
-        |  settle       defaults by version and GPU
+        |               defaults by version and GPU
         v
     caches -> groups    what each layer keeps, which block tables serve them     (layer_cache, layer_groups)
     budgets             bytes for the KV cache on a rank of each stage           (budget)

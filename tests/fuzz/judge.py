@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from experiments import case_config, setup
+from experiments import setup
 from experiments.cli import main
+from experiments.conformance import config
 
 from .inputs import Input, lay
 
@@ -143,7 +144,7 @@ def _flushed(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 @contextmanager
 def _small_pools() -> Iterator[None]:
     """The largest pool takes 6 GB, as it must; with smaller ones it shows if memory is taken for another reason."""
-    with patch.object(setup, "MOST_BLOCKS", MOST_BLOCKS), patch.dict(case_config.MOST, num_blocks=MOST_BLOCKS >> 5):
+    with patch.object(setup, "MOST_BLOCKS", MOST_BLOCKS), patch.dict(config.MOST, num_blocks=MOST_BLOCKS >> 5):
         yield
 
 
