@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
         text = file_of(document["fit"], setup, options.measured, options.tensor_parallel_size)
         write_text(options.out, lambda file: print(text, end="", file=file))
     said = [note for note in document["notes"] if not note.startswith(WARNING)]
-    deliver(document, options.json, options.quiet, lambda: print_calibration(document, [] if options.quiet else said), said)
+    deliver(document, options.json, options.quiet, lambda: print_calibration(document, said), said)
     _warn(document["notes"])
     return 0
 
@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--out", metavar="FILE.toml", help="the fitted efficiencies, for --step-time FILE.toml of every command")
     group.add_argument("--json", metavar="FILE", help="everything as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="measured against predicted, or gauges over time: .png, .svg or .pdf")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes; warnings stay")
+    opt.add_quiet(group)
     return made
 
 

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     if options.plot is not None:
         title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
         plot_trace(trace, found, title, options.plot)
-    deliver(found, options.json, options.quiet, lambda: print_info(found, options.quiet), found["notes"])
+    deliver(found, options.json, options.quiet, lambda: print_info(found), found["notes"])
     return 0
 
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
     made.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
     made.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="no notes")
+    opt.add_quiet(made)
     return made
 
 

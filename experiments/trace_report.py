@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from workloads.messages import show_path
+from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -19,8 +19,8 @@ PIPE_COLUMNS, LEAST_COLUMNS = 110, 90
 BAR = 40
 
 
-def print_info(found: JsonObject, quiet: bool = False) -> None:
-    """All sections, to standard output; without the notes where quiet."""
+def print_info(found: JsonObject) -> None:
+    """All sections, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
@@ -29,7 +29,7 @@ def print_info(found: JsonObject, quiet: bool = False) -> None:
         console.print()
         console.print(Text(title, "bold"))
         console.print(table)
-    if not quiet and found["notes"]:
+    if found["notes"]:
         console.print()
         _lines(console, (("note", note) for note in found["notes"]), "yellow")
 
@@ -59,9 +59,9 @@ def _header(found: JsonObject) -> Iterator[tuple[str, str]]:
     if trace["made_by"]:
         yield "made by", show_path(trace["made_by"])
     over = f" over {trace['duration_s']:,.1f} s" if trace["duration_s"] else ""
-    yield "", f"{trace['requests']:,} requests{over}"
-    for reason, n in trace["dropped"].items():
-        yield "", f"{n:,} more dropped: {reason.replace('_', ' ')}"
+    yield "", f"{counted(trace['requests'], 'request')}{over}"
+    for line in dropped_lines(trace["dropped"]):
+        yield "", line
     yield from _rows(found)
     correlation = lengths["spearman"]
     together = "" if correlation is None else f"; rank correlation of prompt and output {correlation:+.3f}"

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     text = recipe_text(options.recipe)
     trace = recipe_of_text(text, options.recipe, _changes(options))
     if options.out is None:
-        print_info(info(trace), options.quiet)
+        print_info(info(trace))
         return 0
     done = f"{len(trace):,} requests over {trace.duration_s:,.6g} s: {trace.source}"
     return finish(options, trace, command("synth", argv, [options.recipe, options.out]), [], done, comments=comments(text))

@@ -22,6 +22,7 @@ from experiments.viewer.recording import Recording, labels_of
 from experiments.viewer.wording import count
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, REQUESTS, SYSTEM_PROMPTS, SYSTEM_TOKENS, small_workload
 from sim.run import Run
+from workloads.messages import show_path
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -48,10 +49,10 @@ def main(argv: list[str]) -> int:
     page, events = map_page(setup, _allocators(options), options, argv)
     write_page(options.html, page)
     size = _bytes(page)
-    print(f"wrote {options.html}: {size / 1e6:.1f} MB, {events}, opens in any browser without a network")
     if size > HEAVY_BYTES:
         setup.notes.append(f"a page of {size / 1e6:.1f} MB: fewer --events, --limit or fewer allocators make it lighter")
     if not options.quiet:
+        print(f"wrote {show_path(options.html)}: {size / 1e6:.1f} MB, {events}, opens in any browser without a network")
         for note in setup.notes:
             print(f"note: {note}", file=sys.stderr)
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
                        f"would come to {HEAVY_BYTES // 10**6} MB, and say so (default {DEFAULT_EVENTS:,})")
     group.add_argument("--data-parallel-size", "-dp", dest="pools", type=opt.whole(1), default=1, metavar="N",
                        help="1 and no other: replicas are not drawn")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    opt.add_quiet(group)
     return made
 
 

@@ -81,7 +81,7 @@ def test_paths(capsys, tmp_path, good):
 
 
 def test_nothing_left_to_replay(capsys, good):
-    assert complaint(capsys, good, "--max-total-tokens", 3) == f"{good}: no request is left (2 over_max_total_tokens)"
+    assert complaint(capsys, good, "--max-total-tokens", 3) == f"{good}: no request is left: over --max-total-tokens (2)"
 
 
 # ---------------------------------------------------------------------- flags

@@ -10,6 +10,8 @@ import pytest
 from cli_run import lengths, run
 
 import experiments.compare
+from experiments.cli import COMMANDS
+from experiments.trace import SUBCOMMANDS
 from experiments.version import VERSION
 
 SHORT = ("compare", "--limit", "3", "-q")
@@ -70,6 +72,22 @@ def test_quiet_says_nothing_on_stderr(capsys, tmp_path):
     loud_json = run(capsys, "compare", trace, *POOL, "--json", "-")
     assert "note: " in loud_json.err
     assert run(capsys, "compare", trace, *POOL, "--json", "-", "-q").err == ""
+
+
+@pytest.mark.parametrize("words", [("plan", "--model", "Llama-3.1-8B", "--gpu", "L4"), ("trace", "info", "TRACE"),
+                                   ("compare", "TRACE", *POOL)])
+def test_quiet_leaves_the_report_as_it_is(capsys, tmp_path, words):
+    trace = lengths(tmp_path, [(20, 5), (30, 6)])
+    words = [trace if word == "TRACE" else word for word in words]
+    said = run(capsys, *words)
+    assert "note " in said.out
+    assert run(capsys, *words, "-q") == (0, said.out, "")
+
+
+def test_quiet_means_the_same_everywhere(capsys):
+    for name in [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)]:
+        said = " ".join(run(capsys, *name.split(), "--help").out.split())
+        assert name == "trace" or "-q, --quiet no progress and no notes on stderr, no word of what was written;" in said, name
 
 
 def test_interrupted(capsys, monkeypatch):

@@ -411,6 +411,9 @@ def test_averages_behind_a_warm_up(tmp_path, capsys):
     assert [measured[name] for name in ("warm_up", "warmup_requests", "measured_requests", "window_s")] == ["40%", 5, 7, 54.0]
     assert (measured["queue_mean_s"], one["latency_s"]["queue"]["mean"]) == (1 / 7, 2 / 12)
     text = run(capsys, *words, "--warm-up", "40%", "--allocator", "paged").out
+    shown = [line[:34].strip() for line in text.splitlines()]   # what is counted has its unit, and no two rows one name
+    assert "running at once, mean (sequences)" in shown and "waiting at once, mean (requests)" in shown
+    assert [shown.count(label) for label in ("waiting, mean (s)", "waiting, mean", "running, mean")] == [1, 0, 0]
     assert "behind a warm-up of 40%" in text and "warning paged: 7 requests measured" in text
     plain = run(capsys, *words, "--allocator", "paged", "--json", "-").json
     del one["measured"]

@@ -86,8 +86,8 @@ def test_losses_are_said_and_strict_refuses(capsys, tmp_path):
 def test_dropped_rows_are_losses(capsys, tmp_path):
     trace, out = lengths(tmp_path, [(5, 9), (7, 0), (0, 3)]), tmp_path / "out.csv"
     said = made(capsys, "convert", trace, out, "-q")
-    assert said.err == (f"lost: 1 rows of {trace} were left out: zero prompt\n"
-                        f"lost: 1 rows of {trace} were left out: zero output\n")
+    assert said.err == (f"lost: 1 row of {trace} left out: no prompt tokens\n"
+                        f"lost: 1 row of {trace} left out: no output tokens\n")
     assert run(capsys, "trace", "convert", trace, out, "--strict").status == 2
 
 

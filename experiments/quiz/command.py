@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--html", metavar="FILE", help="a handout to print, with room for answers; with --answers the solutions "
                       "are on pages of their own")
     made.add_argument("--json", metavar="FILE", help="the exercises as JSON; - for standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="do not say which files were written")
+    opt.add_quiet(made)
     return made
 
 

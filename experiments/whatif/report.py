@@ -50,7 +50,7 @@ def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) 
     flags = [flag for flag, given in (("--no-figures", options.no_figures), ("--parquet", options.parquet)) if given]
     write_sweep_page(outcome, folder, figures, files, flags)
     notes = [*_counts(outcome, folder), *(f"drew {one}" for one in figures)]
-    deliver(document, options.json, options.quiet, lambda: _print(lines, notes, options.quiet), notes)
+    deliver(document, options.json, options.quiet, lambda: _print(lines, notes), notes)
 
 
 def outcome_json(outcome: Outcome) -> JsonObject:
@@ -84,13 +84,12 @@ def _found_json(outcome: Outcome, found: Found) -> JsonObject:
 
 
 # ---------------------------------------------------------------------- text
-def _print(lines: Sequence[str], notes: Sequence[str], quiet: bool) -> None:
+def _print(lines: Sequence[str], notes: Sequence[str]) -> None:
     console = Console(width=WIDEST, highlight=False)
     for line in lines:
         console.print(Text(line), soft_wrap=True)
-    if not quiet:
-        for note in notes:
-            console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
+    for note in notes:
+        console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
 
 
 def text_of(outcome: Outcome) -> list[str]:
