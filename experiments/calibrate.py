@@ -26,6 +26,7 @@ from experiments.reading import read, unused
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_handling
 from experiments.version import VERSION
+from workloads.messages import show_path
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -126,14 +127,14 @@ def _described(made: Read, argv: list[str], options: argparse.Namespace, notes: 
     words = words_of_page(made.page, notes) if made.page is not None else words
     kept, typed = given(words, argv)
     if kept:
-        notes.append(f"taken from {options.measured[0]}: {' '.join(kept)}")
+        notes.append(f"taken from {show_path(options.measured[0])}: {' '.join(kept)}")
     if typed:
-        notes.append(f"typed, and so not taken from {options.measured[0]}: {' '.join(typed)}")
+        notes.append(f"typed, and so not taken from {show_path(options.measured[0])}: {' '.join(typed)}")
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             return parser().parse_args([*kept, *argv])
     except SystemExit:
-        raise InputError(f"{options.measured[0]}: its configuration cannot be used: {' '.join(kept)}") from None
+        raise InputError(f"{show_path(options.measured[0])}: its configuration cannot be used: {' '.join(kept)}") from None
 
 
 def _warn(notes: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from sim.memory.grouped import GroupedAllocator, GroupKind
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
+from workloads.messages import complaint, json_fault, reading_failed, show_path
 from workloads.request import ContentIds, InputError, Trace
 
 Case = dict[str, Any]
@@ -40,11 +41,13 @@ def read_case(path: str) -> Case:
     try:
         case = json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise reading_failed(path, error) from None
+    except json.JSONDecodeError as error:
+        raise complaint(path, error.lineno, f"no valid JSON: {json_fault(error, error.colno)}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: no valid JSON: {str(error)[:80]}") from None
+        raise InputError(f"{show_path(path)}: no valid JSON: {str(error)[:80]}") from None
     if not isinstance(case, dict) or not ("cases" in case or {"config", "requests"} <= set(case) or "runs" in case):
-        raise InputError(f"{path}: no recorded case: config and requests (or cases with layers) are wanted")
+        raise InputError(f"{show_path(path)}: no recorded case: config and requests (or cases with layers) are wanted")
     return case
 
 

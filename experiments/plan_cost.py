@@ -13,6 +13,7 @@ from sim.sizing.cost import Fleet, Request, break_even, monthly_cost
 from sim.sizing.inverse import concurrency
 from sim.sizing.plan import Plan
 from sim.sizing.rules import Held
+from workloads.messages import reading_failed, show_path
 from workloads.request import InputError
 
 
@@ -107,9 +108,9 @@ def _measured(path: str) -> float:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         found = document["scenarios"][-1]["throughput"]["total_tokens_per_s"]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise reading_failed(path, error) from None
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise InputError(f"{path}: no result of pagedsim compare --json") from None
+        raise InputError(f"{show_path(path)}: no result of pagedsim compare --json") from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not found > 0:
-        raise InputError(f"{path}: total_tokens_per_s is {found!r}: no throughput")
+        raise InputError(f"{show_path(path)}: total_tokens_per_s is {found!r}: no throughput")
     return float(found)

@@ -250,7 +250,7 @@ def test_bad_files(content, message, tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
-    for path, message in ((tmp_path, "Is a directory"), (tmp_path / "none.toml", "No such file"), ("a\0b", "not a TOML recipe")):
+    for path, message in ((tmp_path, "is a directory"), (tmp_path / "none.toml", "no such file"), ("a\0b", "not a TOML recipe")):
         with pytest.raises(InputError, match=message) as caught:
             read_recipe(path)
         assert "\n" not in str(caught.value) and "\0" not in str(caught.value)

@@ -263,7 +263,7 @@ def test_sample(capsys, tmp_path, week, talk):
     (["convert", "week.csv", "out.csv", "--to", "vidur"], "invalid choice: 'vidur'"),
     (["convert", "week.csv", "out.csv", "--to", "qwen"], "qwen needs prefix identity"),
     (["convert", "week.csv", "out.csv", "--format", "azure"], "column 'TIMESTAMP': missing"),
-    (["synth", "nowhere.toml", "out.csv"], "nowhere.toml: No such file"),
+    (["synth", "nowhere.toml", "out.csv"], "nowhere.toml: no such file"),
     (["synth", "chat.toml", "out.csv", "--set", "arrivals"], "KEY=VALUE is wanted"),
     (["synth", "chat.toml", "out.csv", "--set", "arrival.rate=3"], "there is no such part, so no 'arrival.rate' to change"),
     (["synth", "chat.toml", "out.csv", "--set", "requests.rate=3"], "requests: must be a table, not 40"),

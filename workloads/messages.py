@@ -83,6 +83,16 @@ def show_path(path: str) -> str:
     return path if path.isprintable() and path else repr(path)
 
 
+def reading_failed(path: str, error: Exception) -> InputError:
+    """The InputError for a file that cannot be opened or read.
+
+    >>> print(reading_failed("a\\nb", FileNotFoundError(2, "No such file or directory")))
+    'a\\nb': no such file or directory
+    """
+    reason = getattr(error, "strerror", None)
+    return InputError(f"{show_path(path)}: {reason.lower() if reason else f'cannot be read: {type(error).__name__}'}")
+
+
 def json_fault(error: JSONDecodeError, character: int) -> str:
     """What is wrong, and at which ``character`` of its line; text that ends too early is said to be cut off.
 

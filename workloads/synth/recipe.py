@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from workloads.messages import show, show_path
+from workloads.messages import reading_failed, show, show_path
 from workloads.request import InputError, IntArray, Trace
 from workloads.synth.arrivals import ARRIVALS, Users
 from workloads.synth.content import Paths, contents, no_pieces
@@ -88,7 +88,7 @@ def recipe_text(path: str | os.PathLike[str]) -> bytes:
             with Path(path).open("rb") as file:
                 text = file.read(LARGEST_RECIPE + 1)
     except OSError as error:
-        raise InputError(f"{shown}: {error.strerror or error}") from None
+        raise reading_failed("standard input" if path == "-" else os.fspath(path), error) from None
     except ValueError as error:                        # a name with a NUL
         raise InputError(f"{shown}: not a TOML recipe: {error}") from None
     if len(text) > LARGEST_RECIPE:
