@@ -194,7 +194,7 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
         return file.constant()
     try:
         if file is None and wanted is not None and wanted.startswith("constant:"):
-            return parse_constant(wanted)
+            return _constant(wanted)
         if asked is None or gpu is None or gpu.bandwidth_bytes_per_s is None:
             if wanted is not None:
                 what = "roofline" if file is None else f"{show_path(file.path)} is a roofline: it"
@@ -210,6 +210,13 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
     other = file.elsewhere(model=asked.model.name, gpu=gpu.name, tensor_parallel_size=ranks)
     notes.extend([other] if other else [])
     return file.applied(made)
+
+
+def _constant(wanted: str) -> ConstantStepTime:
+    try:
+        return parse_constant(wanted)
+    except ValueError as error:
+        raise InputError(f"--step-time {error}") from None
 
 
 def _file(wanted: str | None) -> StepTimeFile | None:

@@ -90,6 +90,15 @@ def test_quiet_means_the_same_everywhere(capsys):
         assert name == "trace" or "-q, --quiet no progress and no notes on stderr, no word of what was written;" in said, name
 
 
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)])
+def test_complaints_name_the_command_that_was_typed(capsys, name):
+    words = {"plan": ["--model", "no.json"], "quiz": ["--html", "no/such/page.html"], "view": ["no.csv"], "trace": [],
+             "reproduce": ["fig2", "--trace", "no.csv", "--json", "no/such/file.json"]}.get(name, ["no.file"])
+    words += ["out.csv"] * (name in ("trace convert", "trace cut", "trace scale", "trace sample", "trace merge"))
+    said = run(capsys, *name.split(), *words)
+    assert said.status == 2 and said.err.startswith(f"pagedsim {name}: error: "), said.err
+
+
 def test_interrupted(capsys, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -85,7 +85,7 @@ def unit_of(allocator: PagedAllocator) -> str:
 def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
     """The numbers of one moment, as text."""
     useful, allocated = pool.parts[0], sum(pool.parts[:3])
-    share = f"{useful / allocated:.1%}" if allocated else "–"
+    share = f"{100 * useful / allocated:.1f} %" if allocated else "–"
     last = [f"{useful:,}", f"{allocated:,}", share]
     if isinstance(allocator, ContiguousAllocator):
         places = [row.place for row in pool.rows.values() if row.place is not None]
