@@ -15,7 +15,7 @@ from experiments.prefix_serving_report import serving_tables
 from experiments.prefix_text import LEGEND, percent, show, show_room
 from experiments.prefix_tiers import tier_tables
 from experiments.shown import Line, TextTable, Titled, drawn
-from workloads.messages import dropped_lines, show_path
+from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -54,7 +54,7 @@ def header(document: JsonObject) -> Iterator[Line]:
     """The trace, the pool, and what was found, in a line each."""
     trace, config, capacity = document["trace"], document["config"], document["capacity"]
     yield "trace", show_path(trace["source"])
-    yield "", f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt tokens"
+    yield "", f"{counted(trace['requests'], 'request')}, {trace['prompt_tokens']:,} prompt tokens"
     for line in dropped_lines(trace["dropped"]):
         yield "", line
     if config["model"] is not None:
@@ -75,7 +75,7 @@ def _today(document: JsonObject) -> str:
         return text
     first, without, cached = served["with"]["first_admissions"], served["without"], served["with"]
     refused = sum(cached["requests"]["rejected"].values())
-    of = f" (without {refused:,} requests it refused)" if refused else ""
+    of = f" (without {counted(refused, 'request')} it refused)" if refused else ""
     return (f"{text}; {percent(first['hit_rate_tokens'])} in the serving view{of}, where caching runs "
             f"{cached['concurrency']['mean']:,.1f} requests at once instead of {without['concurrency']['mean']:,.1f}")
 

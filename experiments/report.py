@@ -19,7 +19,7 @@ from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
 from workloads.later import Later
-from workloads.messages import dropped_lines, reason_in_words, show_path
+from workloads.messages import counted, dropped_lines, reason_in_words, show_path
 
 if TYPE_CHECKING:
     from experiments import measured
@@ -63,7 +63,7 @@ def header(document: JsonObject) -> Iterator[Line]:
     """The trace, the model, the pool with its start-up lines, and the engine."""
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
     yield "trace", show_path(trace["source"]) + (f" ({config['trace_format']})" if config["trace_format"] else "")
-    yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
+    yield "", (f"{counted(trace['requests'], 'request')}, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
                f"tokens, arriving {_over(trace['duration_s'])}")
     if config["sequences"] > trace["requests"]:
         yield "", f"{config['sequences']:,} sequences (samples or beams); these output tokens are a sequence's"
@@ -210,7 +210,7 @@ def _not_served(scenarios: list[JsonObject]) -> Iterator[Line]:
     said: dict[str, list[str]] = {}
     for s in scenarios:
         requests = s["requests"]
-        of_all = f"of {requests['arrived']:,} requests"
+        of_all = f"of {counted(requests['arrived'], 'request')}"
         texts = [f"{n:,} {of_all} rejected at arrival: {reason_in_words(reason)}" for reason, n in requests["rejected"].items()]
         if requests["truncated"]:
             texts.append(f"{requests['truncated']:,} {of_all} truncated: their output stopped at max_model_len")

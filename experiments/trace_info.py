@@ -17,7 +17,7 @@ from experiments.reading import add_reading, read, unused
 from experiments.trace_figure import plot_trace
 from experiments.trace_report import print_info
 from experiments.version import VERSION
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.readers import Rows
 from workloads.request import InputError, Trace
 from workloads.synthetic import chat_workload
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
     rows, trace = _read_or_make(options)
     found = info(trace, options.block_size or statistics.BLOCK_SIZES, rows)
     if options.plot is not None:
-        title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
+        title = trace.source if options.trace is None else f"{Path(options.trace).name}: {counted(len(trace), 'request')}"
         plot_trace(trace, found, title, options.plot)
     deliver(found, options.json, options.quiet, lambda: print_info(found), found["notes"])
     return 0

@@ -20,9 +20,8 @@ from experiments.version import VERSION
 from experiments.viewer.document import JsonObject, document
 from experiments.viewer.legend import PARTS, WORDS
 from experiments.viewer.recording import Recording, labels_of
-from experiments.viewer.wording import count
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, REQUESTS, SYSTEM_PROMPTS, SYSTEM_TOKENS, small_workload
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -151,7 +150,7 @@ def view_json(setup: Setup, data: JsonObject) -> JsonObject:
 
 def _page(setup: Setup, data: JsonObject, options: argparse.Namespace, words: list[str]) -> str:
     source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
-    arrive = count(len(setup.trace), "request")
+    arrive = counted(len(setup.trace), "request")
     named = source if f"({arrive}," in source else f"{source}: {arrive}"           # the built-in one says how many itself
     return render("view.html", title=f"Memory map: {named}", traffic=named, notes=setup.notes, block_size=setup.sim.block_size,
                   lanes=_listed([lane["name"] for lane in data["lanes"]]), parts=PARTS, words=WORDS,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
-from cli_run import lengths, run
+from cli_run import lengths, run, timed
 
 import experiments.compare
 from experiments.cli import COMMANDS
@@ -88,6 +89,17 @@ def test_quiet_means_the_same_everywhere(capsys):
     for name in [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)]:
         said = " ".join(run(capsys, *name.split(), "--help").out.split())
         assert name == "trace" or "-q, --quiet no progress and no notes on stderr, no word of what was written;" in said, name
+
+
+def test_one_is_no_plural(capsys, tmp_path):
+    trace = timed(tmp_path, [(0, 20, 5), (1, 7, 0)])
+    out = [tmp_path / f"{name}.csv" for name in "abc"]
+    words = [run(capsys, *command).out for command in (
+        ("compare", trace, *POOL), ("trace", "info", trace), ("trace", "convert", trace, out[0]),
+        ("trace", "scale", out[0], out[1], "--speed", 2), ("trace", "sample", trace, out[2], "--requests", 1))]
+    for said in words:
+        assert re.search(r"\b1 requests?\b", said)
+        assert not re.search(r"(?<![\d,.])1 (more )?(request|row|line|setting|point|token)s\b", said), said
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)])

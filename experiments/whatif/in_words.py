@@ -16,6 +16,7 @@ from experiments.whatif.points import said_of, shown
 from experiments.whatif.simulate import METRICS, SEPARATOR
 from experiments.whatif.store import DONE
 from sim.steady import parse_warmup
+from workloads.messages import counted
 
 UNLIKE = "one is averaged over the whole run, the other over the time of the traffic"
 SHOWN = (("concurrency_mean", "running", ""), ("queue_p99_s", "queue p99", "s"), ("ttft_p99_s", "TTFT p99", "s"),
@@ -137,12 +138,8 @@ def checks_sentence(outcome: Outcome, most: int) -> Sentence:
              if not check["ok"]]
     done = sum(row["status"] == DONE for row in outcome.rows)
     hidden = [f"{len(wrong) - most:,} more in results.sqlite"] if len(wrong) > most else []
-    return Sentence(f"{_counted(len(checks), 'cross-check')} of {_counted(done, 'point')}: "
+    return Sentence(f"{counted(len(checks), 'cross-check')} of {counted(done, 'point')}: "
                     + (f"{len(wrong):,} FAILED" if wrong else "all ok"), tuple(map(Sentence, [*wrong[:most], *hidden])))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _alike(group: Group) -> bool:

@@ -23,7 +23,7 @@ from experiments.whatif.pictures import draw
 from experiments.whatif.search import Found
 from experiments.whatif.search_report import search_sentence
 from experiments.whatif.simulate import CAPACITY, METRICS
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 
 JsonObject = dict[str, Any]
 FILES = {
@@ -98,7 +98,7 @@ def text_of(outcome: Outcome) -> list[str]:
     Console(width=WIDEST, file=text, highlight=False).print(drawn(settings_table(outcome, SCREEN)))
     rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
-    rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
+    rows += [f"{counted(hidden, 'more setting')} in results.csv"] if hidden > 0 else []
     searched = search_sentence(outcome)
     return [*_answer_lines(outcome), *([] if searched is None else ["", *searched.written()]), "", *rows,
             *(f"{label}: {said}" for label, said in remarks(outcome, SCREEN)), *checks_sentence(outcome, SCREEN).written()]
@@ -109,7 +109,7 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
     lines = [line for sentence in answer_sentences(outcome) for line in sentence.written()]
     yield from lines[:SCREEN]
     if len(lines) > SCREEN:
-        yield f"{len(lines) - SCREEN:,} more answers in results.json"
+        yield f"{counted(len(lines) - SCREEN, 'more answer')} in results.json"
 
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
@@ -118,4 +118,4 @@ def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
     yield (f"{points} in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
            + (f", {failed:,} of the grid without a result" if failed else ""))
     if wrong:
-        yield f"{wrong:,} points failed a cross-check: see their result"
+        yield f"{counted(wrong, 'point')} failed a cross-check: see their result"

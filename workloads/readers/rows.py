@@ -90,8 +90,8 @@ class Rows:
         output = np.ones(len(self), np.int64) if self.output_tokens is None else self.output_tokens
         rows, dropped = self._kept(output)
         if options.strict and dropped:                 # drawn rows; readers refuse those of a file where they stand
-            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values()):,} of {len(self):,} rows have no token: "
-                             + reasons_in_words(dropped))
+            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values()):,} of {counted(len(self), 'row')} "
+                             "have no token: " + reasons_in_words(dropped))
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)
