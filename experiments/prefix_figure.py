@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.figures import GREY, INK, heading
+from experiments.numbers import show
 from experiments.paper.drawing import COLOURS, MARKS, canvas, missing, stacked
-from experiments.prefix_text import show
 
 JsonObject = dict[str, Any]
 WIDTH, HEIGHT = 5.6, 3.9

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.check_report import verdict
+from experiments.numbers import percent, show
 from experiments.prefix_serving import run_checks
 from experiments.prefix_serving_report import serving_tables
-from experiments.prefix_text import LEGEND, percent, show, show_room
+from experiments.prefix_text import LEGEND, show_room
 from experiments.prefix_tiers import tier_tables
 from experiments.shown import Line, TextTable, Titled, drawn
 from workloads.messages import counted, dropped_lines, show_path

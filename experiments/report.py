@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.check_report import print_checks
+from experiments.numbers import percent
 from experiments.replicas import replica_table, router_line
 from experiments.shown import Line, TextTable, drawn
 from sim.kv_formula import log_lines
@@ -182,15 +183,6 @@ def _prefix_rows() -> list[Row]:
 
 def _hits(scenario: JsonObject, show: Callable[[JsonObject], str]) -> str:
     return "-" if scenario["prefix_cache"] is None else show(scenario["prefix_cache"])
-
-
-def percent(share: float) -> str:
-    """A share of 1 in per cent, with one decimal.
-
-    >>> percent(0.123)
-    '12.3 %'
-    """
-    return f"{100 * share:.1f} %"
 
 
 def _optional(value: float | None, form: str, times: float = 1) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.numbers import percent
 from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
 
@@ -157,11 +158,11 @@ def _ideal(content: JsonObject) -> Table:
     table = _table("block size", "full blocks", "hit blocks", "of blocks", "of prompt tokens", "less the last token")
     for row in content["ideal"]:
         table.add_row(f"{row['block_size']:,}", f"{row['query_blocks']:,}", f"{row['hit_blocks']:,}",
-                      _percent(row["hit_rate_blocks"]), _percent(row["hit_rate_tokens"]),
-                      _percent(row["last_token_rule"]["hit_rate_tokens"]))
+                      percent(row["hit_rate_blocks"], 2), percent(row["hit_rate_tokens"], 2),
+                      percent(row["last_token_rule"]["hit_rate_tokens"], 2))
     ids = content["ideal_ids"]
-    table.add_row("each id", f"{ids['query_blocks']:,}", f"{ids['hit_blocks']:,}", _percent(ids["hit_rate_blocks"]),
-                  _percent(ids["hit_rate_tokens"]), "-")
+    table.add_row("each id", f"{ids['query_blocks']:,}", f"{ids['hit_blocks']:,}", percent(ids["hit_rate_blocks"], 2),
+                  percent(ids["hit_rate_tokens"], 2), "-")
     return table
 
 
@@ -173,9 +174,5 @@ def _reuse(reuse: JsonObject) -> Table:
     rows.append(("first use", "", reuse["cold"]))
     most = max(n for _, _, n in rows)
     for label, tokens, n in rows:
-        table.add_row(label, tokens, f"{n:,}", _percent(n / reuse["accesses"]), "#" * round(BAR * n / most))
+        table.add_row(label, tokens, f"{n:,}", percent(n / reuse["accesses"], 2), "#" * round(BAR * n / most))
     return table
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

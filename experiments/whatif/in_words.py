@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from experiments.prefix_text import percent
+from experiments.numbers import percent
 from experiments.rounding import change, rounded
 from experiments.shown import Line, Sentence, TextTable
 from experiments.statistics import Estimate
