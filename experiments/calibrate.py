@@ -26,6 +26,7 @@ from experiments.reading import read, unused
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_handling
 from experiments.version import VERSION
+from workloads.messages import show_path
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -69,7 +70,7 @@ def main(argv: list[str]) -> int:
         text = file_of(document["fit"], setup, options.measured, options.tensor_parallel_size)
         write_text(options.out, lambda file: print(text, end="", file=file))
     said = [note for note in document["notes"] if not note.startswith(WARNING)]
-    deliver(document, options.json, options.quiet, lambda: print_calibration(document, [] if options.quiet else said), said)
+    deliver(document, options.json, options.quiet, lambda: print_calibration(document, said), said)
     _warn(document["notes"])
     return 0
 
@@ -97,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--out", metavar="FILE.toml", help="the fitted efficiencies, for --step-time FILE.toml of every command")
     group.add_argument("--json", metavar="FILE", help="everything as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="measured against predicted, or gauges over time: .png, .svg or .pdf")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes; warnings stay")
+    opt.add_quiet(group)
     return made
 
 
@@ -126,14 +127,14 @@ def _described(made: Read, argv: list[str], options: argparse.Namespace, notes: 
     words = words_of_page(made.page, notes) if made.page is not None else words
     kept, typed = given(words, argv)
     if kept:
-        notes.append(f"taken from {options.measured[0]}: {' '.join(kept)}")
+        notes.append(f"taken from {show_path(options.measured[0])}: {' '.join(kept)}")
     if typed:
-        notes.append(f"typed, and so not taken from {options.measured[0]}: {' '.join(typed)}")
+        notes.append(f"typed, and so not taken from {show_path(options.measured[0])}: {' '.join(typed)}")
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             return parser().parse_args([*kept, *argv])
     except SystemExit:
-        raise InputError(f"{options.measured[0]}: its configuration cannot be used: {' '.join(kept)}") from None
+        raise InputError(f"{show_path(options.measured[0])}: its configuration cannot be used: {' '.join(kept)}") from None
 
 
 def _warn(notes: Sequence[str]) -> None:

@@ -32,6 +32,7 @@ from sim.result import prefix_cache
 from sim.run import SERVED, Run
 from sim.stays import Stays, running_level
 from sim.timeline import Timeline
+from workloads.messages import counted
 from workloads.request import IntArray
 
 MOST_SPANS = 100_000                                   # stays, and as many waits, of an allocator
@@ -121,7 +122,7 @@ def write_chrome_trace(path: str, runs: Sequence[Traced], source: str) -> list[s
     write_text(path, write)
     left_out = [f"{counts[kind]:,} {kind}" for kind in ("stays", "waits") if counts[kind]]
     more = f"; {' and '.join(left_out)} have no span, counters have them all" if left_out else ""
-    return [f"the Chrome trace holds {counts['events']:,} events of {len(runs)} server{'s' * (len(runs) > 1)}{more}"]
+    return [f"the Chrome trace holds {counts['events']:,} events of {counted(len(runs), 'server')}{more}"]
 
 
 def _process(pid: int, traced: Traced, counts: dict[str, int]) -> Iterator[str]:

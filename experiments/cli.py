@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except request.InputError as error:
-        print(f"pagedsim {arguments[0]}: error: {messages.printable(str(error))}", file=sys.stderr)
+        print(f"{_command(arguments)}: error: {messages.printable(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:                            # the reader of our output has gone: not a failed check
         _drop_output()
@@ -67,11 +67,16 @@ def main(argv: list[str] | None = None) -> int:
         print(f"pagedsim: error: cannot write to standard output: {error.strerror}", file=sys.stderr)
         return 2
     except MemoryError:
-        print(f"pagedsim {arguments[0]}: error: this takes more memory than there is", file=sys.stderr)
+        print(f"{_command(arguments)}: error: this takes more memory than there is", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("pagedsim: interrupted", file=sys.stderr)
         return 130
+
+
+def _command(arguments: list[str]) -> str:
+    """The command that complains, with its subcommand, as its parser names it."""
+    return " ".join(["pagedsim", *arguments[: 2 if arguments[0] == "trace" else 1]])
 
 
 def _run(arguments: list[str]) -> int:

@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--run", type=opt.whole(0), metavar="K", help="which of its runs, counted from 0")
     made.add_argument("--jump", action="store_true", help="make stretches of decode steps at once, as compare does")
     made.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="no timing on stderr")
+    opt.add_quiet(made)
     return made
 
 

@@ -14,6 +14,7 @@ from experiments.load_loop import loop_note, looped
 from experiments.reading import read, unused
 from workloads import transform
 from workloads.later import Later
+from workloads.messages import reasons_in_words, show_path
 from workloads.readers.rows import NO_CONTENT, NO_OUTPUT, NO_TIMES
 from workloads.request import InputError, Trace
 
@@ -40,8 +41,8 @@ def load_trace(options: argparse.Namespace, notes: list[str], given: Trace | Non
     if options.limit is not None:
         trace = transform.limit(trace, options.limit)
     if not len(trace):
-        left_out = ", ".join(f"{n:,} {reason}" for reason, n in trace.dropped.items())
-        raise InputError(f"{trace.source}: no request is left ({left_out or 'there was none'})")
+        left_out = reasons_in_words(trace.dropped) or "there was none"
+        raise InputError(f"{show_path(trace.source)}: no request is left: {left_out}")
     if options.resample is not None:
         trace = load_pace.resampled(trace, options, _rng(options, "windows"), notes)
     trace = with_limit(trace, options, notes)

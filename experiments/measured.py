@@ -14,8 +14,9 @@ from sim.stays import Stays, concatenated
 JsonObject = dict[str, Any]
 SHOWN = (
     ("requests cut off", "warmup_requests", ",d", 1), ("window (s)", "window_s", ",.1f", 1),
-    ("requests measured", "measured_requests", ",d", 1), ("running, mean", "concurrency_mean", ",.2f", 1),
-    ("waiting, mean", "waiting_mean", ",.2f", 1), ("waiting time, p99 (s)", "queue_p99_s", ",.2f", 1),
+    ("requests measured", "measured_requests", ",d", 1),
+    ("running at once, mean (sequences)", "concurrency_mean", ",.2f", 1),
+    ("waiting at once, mean (requests)", "waiting_mean", ",.2f", 1), ("waiting, p99 (s)", "queue_p99_s", ",.2f", 1),
     ("first token, mean (s)", "ttft_mean_s", ",.2f", 1), ("first token, p99 (s)", "ttft_p99_s", ",.2f", 1),
     ("per output token, mean (ms)", "tpot_mean_s", ",.1f", 1000), ("end to end, mean (s)", "e2e_mean_s", ",.2f", 1),
     ("requests a second", "requests_per_s", ",.2f", 1), ("output tokens a second", "output_tokens_per_s", ",.1f", 1))

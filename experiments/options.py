@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from experiments.allocator_options import PAGES
 from sim.catalog import ALLOCATORS, DEFAULT, ROUTERS
@@ -242,4 +242,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--requests", metavar="FILE.csv", help="one row a request and allocator")
     group.add_argument("--chrome-trace", metavar="FILE.json", help="requests as spans and the pool as counters, for "
                        "ui.perfetto.dev or chrome://tracing; packed where it ends in .gz or .zst")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    add_quiet(group)
+
+
+def add_quiet(group: Any) -> None:
+    """The one rule of ``-q``: standard error has warnings and errors only, and reports are the same to the byte."""
+    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr, no word of what was "
+                       "written; results, warnings and errors stay")

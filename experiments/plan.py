@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         plot_budget(made, options.plot)
     if options.html is not None:
         write_page(options.html, plan_page(made, argv))
-    deliver(made, options.json, options.quiet, lambda: print_plan(made, options.quiet), [*made["warnings"], *made["notes"]])
+    deliver(made, options.json, options.quiet, lambda: print_plan(made), [*made["warnings"], *made["notes"]])
     return report_failures("plan", made["crosscheck"])
 
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--json", metavar="FILE", help="the plan as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture of a GPU's memory: .png, .svg or .pdf")
     group.add_argument("--html", metavar="FILE", help="a page with all of it, for any browser, without a network")
-    group.add_argument("-q", "--quiet", action="store_true", help="no notes")
+    opt.add_quiet(group)
     return made
 
 

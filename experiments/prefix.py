@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         plot_prefix(document, title, options.plot)
     if options.html is not None:
         write_page(options.html, prefix_page(document, title, argv))
-    deliver(document, options.json, options.quiet, lambda: print_prefix(document, options.quiet), document["notes"])
+    deliver(document, options.json, options.quiet, lambda: print_prefix(document), document["notes"])
     if not options.quiet:
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
     return report_failures("prefix", run_checks(document))
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
     group.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
     group.add_argument("--html", metavar="FILE", help="a page with all of it, for any browser, without a network")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes")
+    opt.add_quiet(group)
     made.set_defaults(tries_tiers=True, allocator=None, placement="buddy", page_size=None, block_size=None)
     return made
 

@@ -1,8 +1,11 @@
-"""Numbers as people read them, and which number is which."""
+"""Which number of `pagedsim prefix` is which, and the size of a pool in words."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from experiments.numbers import show
+from workloads.messages import counted
 
 LEGEND = {
     "of blocks": "full blocks found of those looked up: how papers on traces count",
@@ -20,35 +23,6 @@ LEGEND = {
 """Which number is which; in the JSON as well."""
 
 
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share of 1 in per cent; nothing rounds to 0 or 100 that is not.
-
-    >>> percent(0.1234), percent(0.00001), percent(0.99999), percent(0.0), percent(None)
-    ('12.3 %', '< 0.1 %', '> 99.9 %', '0.0 %', '-')
-    """
-    if share is None:
-        return "-"
-    least = 10.0 ** -digits
-    if 0 < share < least / 200:
-        return f"< {least:.{digits}f} %"
-    if 1 - least / 200 < share < 1:
-        return f"> {100 - least:.{digits}f} %"
-    return f"{100 * share:.{digits}f} %"
-
-
-def show(value: float | None, digits: int = 2) -> str:
-    """A number with thousands apart; three significant digits below 1, fewer decimals the larger it is.
-
-    >>> show(1234.5), show(52.977), show(0.001953125), show(None), show(0)
-    ('1,234', '52.98', '0.00195', '-', '0')
-    """
-    if value is None:
-        return "-"
-    if abs(value) >= 1000 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:,.{digits}f}" if abs(value) >= 1 else f"{value:.3g}"
-
-
 def show_room(size: dict[str, Any]) -> str:
     """Blocks, and GiB where known.
 
@@ -56,4 +30,4 @@ def show_room(size: dict[str, Any]) -> str:
     ('4,096 blocks = 8 GiB', '1 block')
     """
     gib = "" if size["gib"] is None else f" = {show(size['gib'])} GiB"
-    return f"{size['blocks']:,} block{'s' * (size['blocks'] != 1)}{gib}"
+    return counted(size["blocks"], "block") + gib

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.options import DEFAULT_ROUTER
 from experiments.shown import TextTable
 from sim.config import SimConfig
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.request import Trace
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def router_line(config: JsonObject) -> str | None:
         return None
     n, gpus = config["data_parallel_size"], config["gpus"]
     each = gpus // n
-    return (f"{config['router']} before {n:,} replicas of {each:,} GPU{'s' if each > 1 else ''} each, {gpus:,} GPUs; pool and "
+    return (f"{config['router']} before {n:,} replicas of {counted(each, 'GPU')} each, {counted(gpus, 'GPU')}; pool and "
             "limits are those of a replica, the table has the sums")
 
 

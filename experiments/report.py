@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.check_report import print_checks
+from experiments.numbers import percent
 from experiments.replicas import replica_table, router_line
 from experiments.shown import Line, TextTable, drawn
 from sim.kv_formula import log_lines
 from sim.memory.allocator import PARTS
 from sim.sizing.versions import NEWEST
 from workloads.later import Later
-from workloads.messages import show_path
+from workloads.messages import counted, dropped_lines, reason_in_words, show_path
 
 if TYPE_CHECKING:
     from experiments import measured
@@ -33,12 +34,6 @@ PART_LABELS = {
     "token_states": "token states (useful)", "reserved": "reserved, will be filled",
     "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
     "remainder": "remainder, too small", "idle": "idle, nobody refused",
-}
-REASONS = {
-    "prompt_not_below_max_model_len": "prompt not below max_model_len", "larger_than_pool": "larger than the pool",
-    "more_sequences_than_max_num_seqs": "more sequences than max_num_seqs",
-    "zero_prompt": "no prompt tokens", "zero_output": "no output tokens",
-    "over_max_total_tokens": "over --max-total-tokens",
 }
 
 
@@ -69,12 +64,12 @@ def header(document: JsonObject) -> Iterator[Line]:
     """The trace, the model, the pool with its start-up lines, and the engine."""
     trace, capacity, config = document["trace"], document["capacity"], document["config"]
     yield "trace", show_path(trace["source"]) + (f" ({config['trace_format']})" if config["trace_format"] else "")
-    yield "", (f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
+    yield "", (f"{counted(trace['requests'], 'request')}, {trace['prompt_tokens']:,} prompt + {trace['output_tokens']:,} output "
                f"tokens, arriving {_over(trace['duration_s'])}")
     if config["sequences"] > trace["requests"]:
         yield "", f"{config['sequences']:,} sequences (samples or beams); these output tokens are a sequence's"
-    for reason, n in trace["dropped"].items():
-        yield "", f"{n:,} more requests dropped: {_reason(reason)}"
+    for line in dropped_lines(trace["dropped"]):
+        yield "", line
     if config["model"] is not None:
         yield "model", str(config["model"]) + (f" on {config['gpu']}" if config["gpu"] else "")
     if (line := router_line(config)) is not None:
@@ -112,10 +107,6 @@ def _over(seconds: float) -> str:
 
 def _limit(value: int | None) -> str:
     return "unlimited" if value is None else f"{value:,}"
-
-
-def _reason(name: str) -> str:
-    return REASONS.get(name, name.replace("_", " "))
 
 
 # ---------------------------------------------------------------------- the tables
@@ -194,15 +185,6 @@ def _hits(scenario: JsonObject, show: Callable[[JsonObject], str]) -> str:
     return "-" if scenario["prefix_cache"] is None else show(scenario["prefix_cache"])
 
 
-def percent(share: float) -> str:
-    """A share of 1 in per cent, with one decimal.
-
-    >>> percent(0.123)
-    '12.3 %'
-    """
-    return f"{100 * share:.1f} %"
-
-
 def _optional(value: float | None, form: str, times: float = 1) -> str:
     return "-" if value is None else format(value * times, form)
 
@@ -220,8 +202,8 @@ def _not_served(scenarios: list[JsonObject]) -> Iterator[Line]:
     said: dict[str, list[str]] = {}
     for s in scenarios:
         requests = s["requests"]
-        of_all = f"of {requests['arrived']:,} requests"
-        texts = [f"{n:,} {of_all} rejected at arrival: {_reason(reason)}" for reason, n in requests["rejected"].items()]
+        of_all = f"of {counted(requests['arrived'], 'request')}"
+        texts = [f"{n:,} {of_all} rejected at arrival: {reason_in_words(reason)}" for reason, n in requests["rejected"].items()]
         if requests["truncated"]:
             texts.append(f"{requests['truncated']:,} {of_all} truncated: their output stopped at max_model_len")
         if requests["unfinished"]:

@@ -173,7 +173,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", metavar="DIR", help="where NAME.png and NAME.json go (default reproduction)")
     made.add_argument("--plot", metavar="FILE", help="the picture here instead: .png, .svg or .pdf")
     made.add_argument("--json", metavar="FILE", help="the result here instead; - for standard output, and nothing is drawn")
-    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    opt.add_quiet(made)
     return made
 
 

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from experiments import step_time_file
     from experiments.step_time_file import StepTimeFile
     from sim.models.model import ModelShape
-    from sim.sizing import budget, plan, weights
-    from sim.sizing import deployment as deployments
+    from sim.sizing import inverse, plan, weights
     from sim.sizing.deployment import Deployment
 else:                                                  # a pool that is given needs no model
-    step_time_file, budget, deployments, plan, weights = map(Later, (
-        "experiments.step_time_file", "sim.sizing.budget", "sim.sizing.deployment", "sim.sizing.plan", "sim.sizing.weights"))
+    step_time_file, inverse, plan, weights = map(Later, (
+        "experiments.step_time_file", "sim.sizing.inverse", "sim.sizing.plan", "sim.sizing.weights"))
 
 DEFAULT_SWAP_GIB = 4.0                                 # vLLM's --swap-space
 MOST_BLOCKS, MOST_SLOTS = 1 << 27, 1 << 53             # more would exhaust our memory, or 64 bits
@@ -112,8 +111,7 @@ def _pool(options: argparse.Namespace, asked: Deployment | None, longest: int) -
         raise InputError(f"{asked.model.name} has {' and '.join(sorted(other))} layers beside or instead of full ones, "
                          "which need block tables of their own: not replayed yet (pagedsim plan sizes them)")
     if made.budgets is not None and options.num_gpu_blocks_override is None:
-        assert asked.gpu is not None
-        budget.fitting(asked.model, asked.gpu, deployments.serving(asked))
+        inverse.fitting(asked)
     return max(1, made.report.num_blocks), made.kv_bytes_per_token
 
 
@@ -196,7 +194,7 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
         return file.constant()
     try:
         if file is None and wanted is not None and wanted.startswith("constant:"):
-            return parse_constant(wanted)
+            return _constant(wanted)
         if asked is None or gpu is None or gpu.bandwidth_bytes_per_s is None:
             if wanted is not None:
                 what = "roofline" if file is None else f"{show_path(file.path)} is a roofline: it"
@@ -212,6 +210,13 @@ def _step_time(options: argparse.Namespace, asked: Deployment | None, per_token:
     other = file.elsewhere(model=asked.model.name, gpu=gpu.name, tensor_parallel_size=ranks)
     notes.extend([other] if other else [])
     return file.applied(made)
+
+
+def _constant(wanted: str) -> ConstantStepTime:
+    try:
+        return parse_constant(wanted)
+    except ValueError as error:
+        raise InputError(f"--step-time {error}") from None
 
 
 def _file(wanted: str | None) -> StepTimeFile | None:

@@ -13,8 +13,6 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -23,6 +21,7 @@ from sim.step_time import ConstantStepTime, RooflineStepTime
 from workloads.messages import complaint, show, show_names, show_path
 from workloads.readers.source import open_source, whole_text
 from workloads.request import InputError
+from workloads.toml_text import line_of_path, load
 
 EFFICIENCIES = ("bandwidth_efficiency", "flops_efficiency", "overhead_us")
 LIMITS = {"bandwidth_efficiency": (0.0, 10.0), "flops_efficiency": (0.0, 10.0), "overhead_us": (0.0, 1e9), "us": (0.5, 2.0**40)}
@@ -105,15 +104,7 @@ def read_step_time(path: str) -> StepTimeFile:
     text = whole_text(source)
     if len(text) > LONGEST:
         raise InputError(f"{show_path(source.path)}: a step time takes a few lines, this file is longer than 1 MiB")
-    try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        at = re.search(r"\(at line (\d+)", str(error))
-        line = int(at[1]) if at else text.count("\n") + 1
-        raise complaint(source.path, line, f"no TOML: {str(error).partition(' (at')[0]}") from None
-    except (ValueError, RecursionError) as error:      # digits beyond Python's limit, or brackets without end
-        raise InputError(f"{show_path(source.path)}: no TOML: {str(error).partition(';')[0]}") from None
-    return _checked(_Lines(source.path, text), found)
+    return _checked(_Lines(source.path, text), load(text, source.path))
 
 
 @dataclass(frozen=True)
@@ -123,8 +114,7 @@ class _Lines:
 
     def complain(self, key: str, problem: str) -> InputError:
         """About the line on which a key stands."""
-        at = re.search(rf"(?m)^[ \t]*\[?[ \t]*[\"']?{re.escape(key)}\b", self.text)
-        return complaint(self.path, self.text.count("\n", 0, at.start()) + 1 if at else 1, problem)
+        return complaint(self.path, line_of_path(self.text, key) or 1, problem)
 
 
 def _checked(lines: _Lines, found: dict[str, Any]) -> StepTimeFile:
@@ -156,7 +146,7 @@ def _provenance(lines: _Lines, fitted: Any) -> Provenance:
     for name, value in fitted.items():
         texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
         if type(value) not in (str, int, float) and not texts:
-            raise lines.complain(name, f"{name} = {show(value)}: a text, a number or a list of texts is wanted")
+            raise lines.complain(f"fitted.{name}", f"{name} = {show(value)}: a text, a number or a list of texts is wanted")
     return fitted
 
 

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--json", metavar="FILE", help="answers and table as JSON; - for standard output")
     made.add_argument("--parquet", action="store_true", help="write results.parquet too (pip install 'pagedsim[parquet]')")
     made.add_argument("--no-figures", action="store_true", help="draw nothing")
-    made.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    opt.add_quiet(made)
     return made
 
 

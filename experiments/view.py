@@ -11,17 +11,17 @@ from experiments import options as opt
 from experiments.cache_options import add_cache
 from experiments.html.page import data_block, provenance, render, write_page
 from experiments.load import load_trace
-from experiments.output import check_outputs
+from experiments.output import check_outputs, write_json
 from experiments.progress import bars
 from experiments.reading import unused
 from experiments.setup import Setup, size_up
 from experiments.trace_options import add_trace
-from experiments.viewer.document import LaneLog, document
+from experiments.version import VERSION
+from experiments.viewer.document import JsonObject, document
 from experiments.viewer.legend import PARTS, WORDS
 from experiments.viewer.recording import Recording, labels_of
-from experiments.viewer.wording import count
 from experiments.viewer.workload import MAX_MODEL_LEN, NUM_BLOCKS, RATE, REQUESTS, SYSTEM_PROMPTS, SYSTEM_TOKENS, small_workload
-from sim.run import Run
+from workloads.messages import counted, show_path
 from workloads.request import InputError, Trace
 
 EXAMPLES = """examples:
@@ -41,17 +41,24 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.pools > 1:
         raise InputError(f"--data-parallel-size {options.pools}: replicas are not drawn, view shows one pool")
-    check_outputs({"--html": options.html}, [options.trace, options.warm_trace, options.step_time], to_stdout=(),
+    if options.html is None and options.json is None:
+        options.html = DEFAULT_FILE
+    check_outputs({"--html": options.html, "--json": options.json}, [options.trace, options.warm_trace, options.step_time],
                   inputs_are="what is read")
     started = time.perf_counter()
     setup = prepare(options)
-    page, events = map_page(setup, _allocators(options), options, argv)
-    write_page(options.html, page)
+    page, events, data = map_page(setup, _allocators(options), options, argv)
     size = _bytes(page)
-    print(f"wrote {options.html}: {size / 1e6:.1f} MB, {events}, opens in any browser without a network")
     if size > HEAVY_BYTES:
         setup.notes.append(f"a page of {size / 1e6:.1f} MB: fewer --events, --limit or fewer allocators make it lighter")
+    if options.html is not None:
+        write_page(options.html, page)
+    if options.json is not None:
+        write_json(options.json, view_json(setup, data))
     if not options.quiet:
+        if options.html is not None:
+            print(f"wrote {show_path(options.html)}: {size / 1e6:.1f} MB, {events}, opens in any browser without a network",
+                  file=sys.stderr if options.json == "-" else sys.stdout)
         for note in setup.notes:
             print(f"note: {note}", file=sys.stderr)
         print(f"{time.perf_counter() - started:.1f} s of work", file=sys.stderr)
@@ -66,14 +73,15 @@ def parser() -> argparse.ArgumentParser:
         add(made)
     opt.add_allocators(made, DEFAULT_ALLOCATORS)
     group = made.add_argument_group("output")
-    group.add_argument("--html", default=DEFAULT_FILE, metavar="FILE", help=f"the page (default {DEFAULT_FILE})")
+    group.add_argument("--html", metavar="FILE", help=f"the page (default {DEFAULT_FILE}, unless --json is given)")
+    group.add_argument("--json", metavar="FILE", help="what the page draws as JSON; - for standard output")
     group.add_argument("--events", type=opt.whole(LEAST_EVENTS), default=DEFAULT_EVENTS, metavar="N",
                        help="most events on the page's clock, common to all allocators; longer runs are thinned around "
                        "interesting ones, further where the page "
                        f"would come to {HEAVY_BYTES // 10**6} MB, and say so (default {DEFAULT_EVENTS:,})")
     group.add_argument("--data-parallel-size", "-dp", dest="pools", type=opt.whole(1), default=1, metavar="N",
                        help="1 and no other: replicas are not drawn")
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress and no notes on stderr")
+    opt.add_quiet(group)
     return made
 
 
@@ -105,8 +113,10 @@ def _allocators(options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str]) -> tuple[str, str]:
-    """The text of the page, and how many events it has; fewer than asked for where it would be heavier than `HEAVY_BYTES`.
+def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, words: list[str],
+             ) -> tuple[str, str, JsonObject]:
+    """The text of the page, how many events it has, and what its script reads; fewer events than asked for where it would be
+    heavier than `HEAVY_BYTES`.
 
     Parameters
     ----------
@@ -122,24 +132,30 @@ def map_page(setup: Setup, allocators: list[str], options: argparse.Namespace, w
         most, why = options.events, f"--events {options.events:,}"
         while True:
             lanes, told = recording.lanes(most, why)
-            page = _page(setup, lanes, options, words, told)
+            data = document(lanes, labels_of(setup.trace), setup.kv_bytes_per_token, told if " of " in told else "")
+            page = _page(setup, data, options, words)
             size = _bytes(page)
             if size <= HEAVY_BYTES or most == LEAST_EVENTS:
-                return page, told
+                return page, told, data
             shown = min(most, recording.events)
             most = max(LEAST_EVENTS, min(shown - 1, int(0.95 * shown * HEAVY_BYTES / size)))
             why = f"a page is held under {HEAVY_BYTES / 1e6:g} MB"
 
 
-def _page(setup: Setup, lanes: list[tuple[LaneLog, Run]], options: argparse.Namespace, words: list[str], told: str) -> str:
+def view_json(setup: Setup, data: JsonObject) -> JsonObject:
+    """What the page draws, as one object."""
+    return {"schema": 1, "pagedsim": VERSION, "trace": {"source": setup.trace.source, "requests": len(setup.trace)},
+            "block_size": setup.sim.block_size, "notes": setup.notes, **data}
+
+
+def _page(setup: Setup, data: JsonObject, options: argparse.Namespace, words: list[str]) -> str:
     source = setup.trace.source if options.trace is None else os.path.basename(options.trace)
-    arrive = count(len(setup.trace), "request")
-    thinned = told if " of " in told else ""
+    arrive = counted(len(setup.trace), "request")
     named = source if f"({arrive}," in source else f"{source}: {arrive}"           # the built-in one says how many itself
     return render("view.html", title=f"Memory map: {named}", traffic=named, notes=setup.notes, block_size=setup.sim.block_size,
-                  lanes=_listed([lane.name for lane, _ in lanes]), parts=PARTS, words=WORDS,
+                  lanes=_listed([lane["name"] for lane in data["lanes"]]), parts=PARTS, words=WORDS,
                   provenance=provenance(["view", *words]),
-                  data=data_block("run", document(lanes, labels_of(setup.trace), setup.kv_bytes_per_token, thinned)))
+                  data=data_block("run", data))
 
 
 def _bytes(page: str) -> int:

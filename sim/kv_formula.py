@@ -137,7 +137,7 @@ def kv_tokens(num_blocks: int, block_size: int, max_model_len: int) -> int:
 
 
 def log_lines(num_blocks: int, block_size: int, max_model_len: int) -> list[str]:
-    """The two lines a vLLM server prints at start, where all layers keep all tokens.
+    """What a vLLM server prints at start, in two lines (`report_lines`), where all layers keep all tokens.
 
     >>> for line in log_lines(20480, 16, 8001): print(line)
     GPU KV cache size: 327,066 tokens
@@ -148,7 +148,7 @@ def log_lines(num_blocks: int, block_size: int, max_model_len: int) -> list[str]
 
 
 def report_lines(tokens: int, max_model_len: int, concurrency: float) -> list[str]:
-    """The numbers of a start-up report as they are printed (rule 48, the two-line form)."""
+    """A start-up report in two lines, as vLLM before 0.28 prints it; since then one, these joined by a comma (rule 48)."""
     return [f"GPU KV cache size: {tokens:,} tokens",
             f"Maximum concurrency for {max_model_len:,} tokens per request: {concurrency:.2f}x"]
 

@@ -162,8 +162,8 @@ def parse_constant(text: str) -> ConstantStepTime:
     """
     match = re.fullmatch(r"constant:(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
     if not match:
-        raise ValueError(f"--step-time {text!r}: roofline, or constant:20ms (us, ms or s)")
+        raise ValueError(f"{text!r}: constant:20ms (us, ms or s) is wanted")
     us = float(match[1]) * UNITS_US[match[2]]
     if not 0.5 < us <= 1 << 40:
-        raise ValueError(f"--step-time {text!r}: a step takes from 1 us to 12 days")
+        raise ValueError(f"{text!r}: a step takes from 1 us to 12 days")
     return ConstantStepTime(round(us))

@@ -81,7 +81,7 @@ def test_paths(capsys, tmp_path, good):
 
 
 def test_nothing_left_to_replay(capsys, good):
-    assert complaint(capsys, good, "--max-total-tokens", 3) == f"{good}: no request is left (2 over_max_total_tokens)"
+    assert complaint(capsys, good, "--max-total-tokens", 3) == f"{good}: no request is left: over --max-total-tokens (2)"
 
 
 # ---------------------------------------------------------------------- flags
@@ -266,3 +266,16 @@ def test_nobody_fits_and_it_ends(capsys, tmp_path):
         assert s["requests"]["completed"] == 0
         assert sum(s["requests"]["rejected"].values()) == 2
         assert s["window_us"] == [0, 0]
+
+
+ODD = "no\x1b[31m.json"
+
+
+@pytest.mark.parametrize("words", [
+    ("compare", ODD), ("prefix", ODD), ("trace", "info", ODD), ("trace", "synth", ODD), ("sweep", ODD), ("conform", ODD),
+    ("calibrate", ODD), ("compare", "--step-time", ODD + ".toml"), ("plan", "--model", ODD, "--gpu", "H100"),
+    ("plan", "--model", "opt-125m", "--gpu", "H100", "--gpu-hour", "1", "--throughput-from", ODD)])
+def test_a_file_that_is_not_there_is_said_in_one_way(capsys, words):
+    said = run(capsys, *words)
+    named = repr(ODD + ".toml" if "--step-time" in words else ODD)
+    assert (said.status, said.out) == (2, "") and said.err.endswith(f" error: {named}: no such file or directory\n")

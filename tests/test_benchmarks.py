@@ -300,7 +300,7 @@ def test_a_result_is_shown_again(tmp_path, capsys):
     (["lru", "--docs"], "--docs is for all benchmarks: no names beside it"),
     (["lru", "--from", "x.json"], "--from is for all benchmarks: no names beside it"),
     (["--install"], "--install wants --peers DIR, the folder to install into"),
-    (["--from", "none.json"], "none.json: No such file or directory"),
+    (["--from", "none.json"], "none.json: no such file or directory"),
     (["--from", "cut.json"], "cut.json: no JSON: "),
     (["--from", "picture.json"], "picture.json: no JSON: "),
     (["--from", "other.json"], "other.json: no result of the benchmarks"),

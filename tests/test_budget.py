@@ -12,11 +12,11 @@ from sim.sizing.budget import (
     Serving,
     activation_gib,
     budgets,
-    fitting,
     rotary_bytes,
-    smallest_tensor_parallel,
 )
+from sim.sizing.deployment import Deployment
 from sim.sizing.hardware import GIB, find_gpu
+from sim.sizing.inverse import fitting, smallest_tensor_parallel
 from sim.sizing.versions import parse_version
 from sim.sizing.weights import Shards
 from workloads.request import InputError
@@ -106,31 +106,42 @@ def test_offload_takes_weights_off_and_no_more_than_there_are():
     assert found[0] - found[1] == pytest.approx(5) and found[2] == 0
 
 
+def asked(model, gpu, **more):
+    return Deployment(load_model(model), find_gpu(gpu), **more)
+
+
 def test_what_does_not_fit_is_one_line_with_the_smallest_size_that_does():
-    serving = replace(LARGE, gpu_memory_utilization=0.85)
+    small = asked("Llama-3.1-70B", "H100", gpu_memory_utilization=0.85, max_model_len=8192)
     with pytest.raises(InputError) as error:
-        fitting(load_model("Llama-3.1-70B"), find_gpu("H100"), serving)
+        fitting(small)
     text = str(error.value)
     assert "131.45 GiB weights" in text                           # 70.55e9 x 2 bytes and 0.03 GiB of rotary positions
     assert "67.30 GiB usable" in text                             # 79.18 x 0.85
-    assert "--tensor-parallel-size 4 is the smallest" in text
+    assert "--tensor-parallel-size 4 is the smallest that serves max_model_len 8,192" in text
     assert "\n" not in text
-    assert fitting(load_model("Llama-3.1-70B"), find_gpu("H100"), ranks(serving, 4))
+    assert fitting(replace(small, shards=Shards(4)))
     with pytest.raises(InputError, match="on 2 x H100"):
-        fitting(load_model("Llama-3.1-70B"), find_gpu("H100"), ranks(serving, 2))
+        fitting(replace(small, shards=Shards(2)))
 
 
 def test_what_never_fits_says_so():
-    with pytest.raises(InputError, match="no tensor-parallel size leaves room"):
-        fitting(load_model("DeepSeek-R1"), find_gpu("1GB"), SMALL)
+    with pytest.raises(InputError, match="no tensor-parallel size serves max_model_len 163,840"):
+        fitting(asked("DeepSeek-R1", "1GB"))
+
+
+@pytest.mark.parametrize(("longest", "size"), [(2048, 128), (131_072, None)])
+def test_the_hint_is_what_the_plan_says(longest, size):
+    """On 128 T4 room is left for 93,824 tokens, on 64 the weights leave none; 256 cannot share 128 heads."""
+    many = asked("Llama-3.1-405B", "T4", max_model_len=longest)
+    assert smallest_tensor_parallel(many) == size
+    with pytest.raises(InputError, match="no tensor-parallel size serves" if size is None else f"size {size} is the smallest"):
+        fitting(many)
 
 
 def test_the_hint_names_only_sizes_that_can_share_the_heads():
-    assert smallest_tensor_parallel(load_model("phi-4"), find_gpu("20GB"), SMALL) == 2   # 40 attention and 10 KV heads
-    with pytest.raises(InputError) as caught:          # 2 ranks are not enough, 4 and 8 cannot share 10 KV heads
-        fitting(load_model("phi-4"), find_gpu("10GB"), SMALL)
-    assert "--tensor-parallel-size 4" not in str(caught.value)
-    assert "--tensor-parallel-size 8" not in str(caught.value)
+    assert smallest_tensor_parallel(asked("phi-4", "20GB")) == 2  # 40 attention and 10 KV heads
+    with pytest.raises(InputError, match="no tensor-parallel size serves"):    # 2 are not enough, 4 and 8 cannot share 10
+        fitting(asked("phi-4", "10GB"))
 
 
 def test_a_model_whose_weights_cannot_be_counted_names_the_field():

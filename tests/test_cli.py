@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
-from cli_run import lengths, run
+from cli_run import lengths, run, timed
 
 import experiments.compare
+from experiments.cli import COMMANDS
+from experiments.trace import SUBCOMMANDS
 from experiments.version import VERSION
 
 SHORT = ("compare", "--limit", "3", "-q")
@@ -70,6 +73,42 @@ def test_quiet_says_nothing_on_stderr(capsys, tmp_path):
     loud_json = run(capsys, "compare", trace, *POOL, "--json", "-")
     assert "note: " in loud_json.err
     assert run(capsys, "compare", trace, *POOL, "--json", "-", "-q").err == ""
+
+
+@pytest.mark.parametrize("words", [("plan", "--model", "Llama-3.1-8B", "--gpu", "L4"), ("trace", "info", "TRACE"),
+                                   ("compare", "TRACE", *POOL)])
+def test_quiet_leaves_the_report_as_it_is(capsys, tmp_path, words):
+    trace = lengths(tmp_path, [(20, 5), (30, 6)])
+    words = [trace if word == "TRACE" else word for word in words]
+    said = run(capsys, *words)
+    assert "note " in said.out
+    assert run(capsys, *words, "-q") == (0, said.out, "")
+
+
+def test_quiet_means_the_same_everywhere(capsys):
+    for name in [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)]:
+        said = " ".join(run(capsys, *name.split(), "--help").out.split())
+        assert name == "trace" or "-q, --quiet no progress and no notes on stderr, no word of what was written;" in said, name
+
+
+def test_one_is_no_plural(capsys, tmp_path):
+    trace = timed(tmp_path, [(0, 20, 5), (1, 7, 0)])
+    out = [tmp_path / f"{name}.csv" for name in "abc"]
+    words = [run(capsys, *command).out for command in (
+        ("compare", trace, *POOL), ("trace", "info", trace), ("trace", "convert", trace, out[0]),
+        ("trace", "scale", out[0], out[1], "--speed", 2), ("trace", "sample", trace, out[2], "--requests", 1))]
+    for said in words:
+        assert re.search(r"\b1 requests?\b", said)
+        assert not re.search(r"(?<![\d,.])1 (more )?(request|row|line|setting|point|token)s\b", said), said
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"trace {name}" for name in SUBCOMMANDS)])
+def test_complaints_name_the_command_that_was_typed(capsys, name):
+    words = {"plan": ["--model", "no.json"], "quiz": ["--html", "no/such/page.html"], "view": ["no.csv"], "trace": [],
+             "reproduce": ["fig2", "--trace", "no.csv", "--json", "no/such/file.json"]}.get(name, ["no.file"])
+    words += ["out.csv"] * (name in ("trace convert", "trace cut", "trace scale", "trace sample", "trace merge"))
+    said = run(capsys, *name.split(), *words)
+    assert said.status == 2 and said.err.startswith(f"pagedsim {name}: error: "), said.err
 
 
 def test_interrupted(capsys, monkeypatch):

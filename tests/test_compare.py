@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -411,6 +412,9 @@ def test_averages_behind_a_warm_up(tmp_path, capsys):
     assert [measured[name] for name in ("warm_up", "warmup_requests", "measured_requests", "window_s")] == ["40%", 5, 7, 54.0]
     assert (measured["queue_mean_s"], one["latency_s"]["queue"]["mean"]) == (1 / 7, 2 / 12)
     text = run(capsys, *words, "--warm-up", "40%", "--allocator", "paged").out
+    shown = [re.split(r" {2,}", line.strip())[0] for line in text.splitlines()]
+    assert "running at once, mean (sequences)" in shown and "waiting at once, mean (requests)" in shown
+    assert [shown.count(label) for label in ("waiting, mean (s)", "waiting, mean", "running, mean")] == [1, 0, 0]
     assert "behind a warm-up of 40%" in text and "warning paged: 7 requests measured" in text
     plain = run(capsys, *words, "--allocator", "paged", "--json", "-").json
     del one["measured"]
@@ -420,3 +424,11 @@ def test_averages_behind_a_warm_up(tmp_path, capsys):
 def test_a_warm_up_that_is_none(capsys):
     said = run(capsys, "compare", "--warm-up", "soon")
     assert said.status == 2 and said.err.count("\n") == 1 and "argument --warm-up: the warm-up is mser5, none, a time" in said.err
+
+
+def test_no_share_rounds_to_nothing_or_all(tmp_path, capsys):
+    words = ("--num-gpu-blocks-override", 40_000, "--allocator", "paged", "--max-model-len", 64)
+    said = run(capsys, "compare", lengths(tmp_path, [(20, 5)]), *words).out
+    rows = dict(row for line in said.splitlines() if len(row := re.split(r" {2,}", line.strip())) == 2)
+    assert rows["token states (useful)"] == "< 0.1 %" and rows["cached, free to take"] == "0.0 %"
+    assert rows["idle, nobody refused"] == "> 99.9 %"

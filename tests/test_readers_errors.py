@@ -166,7 +166,7 @@ def test_missing_columns_are_named_with_those_there_are(tmp_path):
         (CSV.replace("\n", ",prompt_tokens\n") + "1,2,3\n", "trace:1: column 'prompt_tokens': stands in the header"),
         (CSV, "trace:1: a header, and no rows after it"),
         (CSV + "\n\r\n \n", "trace:1: a header, and no rows after it"),
-        (CSV + "0,2\n", "trace: no request is left of 1 rows, dropped: 1 zero_prompt"),
+        (CSV + "0,2\n", "trace: no request is left of 1 row: no prompt tokens (1)"),
         ("", "trace: the file is empty"),
         (" \r\n\n", "trace: the file is empty"),
         ("a;b\n1;2\n", "trace:1: unknown trace format: the columns are 'a;b' (fields have commas between them, not ';'); "),

@@ -161,8 +161,8 @@ WRONG = {
     "[search]\nlargest = 'luck'\nkeep = 'ttft p99 <= 1 s'": ":1: search: largest = 'luck'",
     "[search]\nkeep = 'ttft p99 <= 1 s'": ":1: search: one of largest",
     "[search]\nlargest = 'rate'\nkeep = 'ttft p98 <= 1 s'": "'p98'",
-    "rate = [1": "not a TOML scenario",
-    "a = 1\na = 2": "not a TOML scenario",
+    "rate = [1": ":1: no TOML: ",
+    "a = 1\na = 2": ":2: no TOML: ",
 }
 
 

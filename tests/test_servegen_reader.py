@@ -166,7 +166,8 @@ def test_strict_refuses_drawn_zeros(tmp_path):
     tables = {"0": {"input_tokens": "{0: 0.5, 4: 0.5}", "output_tokens": "{3: 1}"}}
     path = client(tmp_path, [(0, 1.0, "Gamma", 1.0, 1.0)], tables)
     assert read_trace(path).dropped["zero_prompt"] > 100
-    with pytest.raises(InputError, match=r"chunk-7-trace\.csv: --strict: \d+ of \d+ rows have no token: \d+ zero_prompt\Z"):
+    with pytest.raises(InputError, match=r"chunk-7-trace\.csv: --strict: [\d,]+ of [\d,]+ rows have no token: no prompt "
+                                         r"tokens \([\d,]+\)\Z"):
         read_trace(path, options=ReadOptions(strict=True))
 
 

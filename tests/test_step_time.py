@@ -83,9 +83,9 @@ def test_constants_as_text(text, us):
     "", "constant", "constant:", "constant:20", "constant:-1ms", "constant:0ms", "constant:nanms", "constant:infs",
     "constant:1e3ms", "constant:20 ms", "constant:0.4us", "constant:0.5us", "fast", "constant:" + "9" * 400 + "s"])
 def test_bad_texts_are_named(text):
-    with pytest.raises(ValueError, match="step-time") as error:
+    with pytest.raises(ValueError, match=r"constant:20ms|a step takes") as error:
         parse_constant(text)
-    assert repr(text) in str(error.value)
+    assert repr(text) in str(error.value) and "--" not in str(error.value).replace(text, "")
 
 
 def test_descriptions_carry_units():

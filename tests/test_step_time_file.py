@@ -100,7 +100,7 @@ def test_zero_overhead_is_a_number():
 @pytest.mark.parametrize(("more", "said"), [
     (("--step-time", "fast"), "--step-time 'fast': roofline, constant:20ms (us, ms or s), or a file"),
     (("--step-time", "no-such.toml"), "no-such.toml: no such file"),
-    (("--step-time", "constant:x"), "roofline, or constant:20ms")])
+    (("--step-time", "constant:x"), "--step-time 'constant:x': constant:20ms (us, ms or s) is wanted")])
 def test_words_that_are_no_step_time(tmp_path, capsys, more, said):
     said_by = run(capsys, "compare", lengths(tmp_path, [(100, 5)]), *SERVER, *more)
     assert said_by.status == 2 and said in said_by.err and said_by.err.count("\n") == 1

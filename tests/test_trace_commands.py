@@ -86,8 +86,8 @@ def test_losses_are_said_and_strict_refuses(capsys, tmp_path):
 def test_dropped_rows_are_losses(capsys, tmp_path):
     trace, out = lengths(tmp_path, [(5, 9), (7, 0), (0, 3)]), tmp_path / "out.csv"
     said = made(capsys, "convert", trace, out, "-q")
-    assert said.err == (f"lost: 1 rows of {trace} were left out: zero prompt\n"
-                        f"lost: 1 rows of {trace} were left out: zero output\n")
+    assert said.err == (f"lost: 1 row of {trace} left out: no prompt tokens\n"
+                        f"lost: 1 row of {trace} left out: no output tokens\n")
     assert run(capsys, "trace", "convert", trace, out, "--strict").status == 2
 
 
@@ -274,7 +274,7 @@ def test_sample(capsys, tmp_path, week, talk):
     (["convert", "week.csv", "out.csv", "--to", "vidur"], "invalid choice: 'vidur'"),
     (["convert", "week.csv", "out.csv", "--to", "qwen"], "qwen needs prefix identity"),
     (["convert", "week.csv", "out.csv", "--format", "azure"], "column 'TIMESTAMP': missing"),
-    (["synth", "nowhere.toml", "out.csv"], "nowhere.toml: No such file"),
+    (["synth", "nowhere.toml", "out.csv"], "nowhere.toml: no such file"),
     (["synth", "chat.toml", "out.csv", "--set", "arrivals"], "KEY=VALUE is wanted"),
     (["synth", "chat.toml", "out.csv", "--set", "arrival.rate=3"], "there is no such part, so no 'arrival.rate' to change"),
     (["synth", "chat.toml", "out.csv", "--set", "requests.rate=3"], "requests: must be a table, not 40"),

@@ -161,4 +161,4 @@ def test_the_formula_counts_in_what_the_pool_is_divided_into():
 
 def test_what_rounding_adds_is_outside_of_the_useful_share():
     _, moving = formula("contiguous-oracle", 6)
-    assert moving[1].endswith(" = 84.6%; what rounding adds, 16 − 13 slots, is outside of it (external fragmentation)")
+    assert moving[1].endswith(" = 84.6 %; what rounding adds, 16 − 13 slots, is outside of it (external fragmentation)")

@@ -38,7 +38,7 @@ def test_times_that_javascript_would_round_are_text():
 
 def test_rejected_requests_are_named():
     view = small([(5, 3), (31, 2)], "paged", 6)
-    assert lane_json(view.log, view.run)["notes"] == ["rejected at arrival (larger than pool): r1"]
+    assert lane_json(view.log, view.run)["notes"] == ["rejected at arrival (larger than the pool): r1"]
 
 
 @pytest.mark.parametrize("sized", [("--num-gpu-blocks-override", 97, "--max-model-len", 256),
@@ -77,16 +77,29 @@ def test_the_command_writes_one_page_that_is_the_same_again(capsys, tmp_path):
     said = run(capsys, "view", "--html", page)
     assert said.status == 0 and said.out.startswith(f"wrote {page}: 0.") and "no trace, no --model" in said.err
     first = page.read_bytes()
-    assert run(capsys, "view", "--html", page, "-q").err == ""
+    assert run(capsys, "view", "--html", page, "-q") == (0, "", "")
     again = page.read_bytes()
     assert first.replace(b" -q", b"") == again.replace(b" -q", b"")
     names = [lane["name"] for lane in document_of(page)["lanes"]]
     assert names == ["contiguous-max", "contiguous-oracle", "paged", "paged-prefix"]
 
 
+def test_what_is_drawn_is_there_as_json(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("view", "--allocator", "paged", "--limit", 5)
+    made = run(capsys, *words, "--json", "-").json
+    assert list(tmp_path.iterdir()) == []                  # no page where JSON alone is asked for
+    said = run(capsys, *words, "--json", "map.json", "--html", "map.html")
+    assert said.out.startswith("wrote map.html: ") and json.loads((tmp_path / "map.json").read_text()) == made
+    drawn = document_of(tmp_path / "map.html")
+    assert {name: made[name] for name in drawn} == drawn
+    assert (made["schema"], made["trace"]["requests"], set(made) - set(drawn)) == (
+        1, 5, {"schema", "pagedsim", "trace", "block_size", "notes"})
+
+
 def test_the_file_has_a_name_of_its_own(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run(capsys, "view", "--allocator", "paged", "-q", "--limit", 5).out.startswith("wrote memory-map.html: ")
+    assert run(capsys, "view", "--allocator", "paged", "--limit", 5).out.startswith("wrote memory-map.html: ")
     assert (tmp_path / "memory-map.html").exists()
 
 
@@ -101,7 +114,7 @@ def test_a_trace_of_ones_own_with_a_model_says_bytes(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "named"), [
-    (("--html", "-"), "--html -: name a file"), (("--events", 3), "at least 10 is wanted"),
+    (("--html", "-"), "--html -: only --json goes to standard output"), (("--events", 3), "at least 10 is wanted"),
     (("-dp", 2), "--data-parallel-size 2: replicas are not drawn"),
     (("--allocator", "page"), "--allocator"), (("--warm-trace", "x.csv"), "--warm-trace is for a trace file"),
     (("--rate", 1e-12), "--rate 1e-12: "),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from json import JSONDecodeError
@@ -13,6 +13,13 @@ from typing import NamedTuple
 from workloads.request import InputError
 
 LONGEST_VALUE = 60
+REASONS = {
+    "prompt_not_below_max_model_len": "prompt not below max_model_len", "larger_than_pool": "larger than the pool",
+    "more_sequences_than_max_num_seqs": "more sequences than max_num_seqs",
+    "zero_prompt": "no prompt tokens", "zero_output": "no output tokens",
+    "over_max_total_tokens": "over --max-total-tokens",
+    "session_of_one_over_max_total_tokens": "in the session of one over --max-total-tokens",
+}
 _BEGUN = re.compile(r"(t(ru?)?|f(a(ls?)?)?|n(ul?)?|-|\.|[eE][+-]?|u[0-9a-fA-F]{0,3})?\s*")  # what may be left of a value
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = LONGEST_VALUE
@@ -86,6 +93,16 @@ def show_path(path: str) -> str:
     return path if path.isprintable() and path else repr(path)
 
 
+def reading_failed(path: str, error: Exception) -> InputError:
+    """The InputError for a file that cannot be opened or read.
+
+    >>> print(reading_failed("a\\nb", FileNotFoundError(2, "No such file or directory")))
+    'a\\nb': no such file or directory
+    """
+    reason = getattr(error, "strerror", None)
+    return InputError(f"{show_path(path)}: {reason.lower() if reason else f'cannot be read: {type(error).__name__}'}")
+
+
 def json_fault(error: JSONDecodeError, character: int) -> str:
     """What is wrong, and at which ``character`` of its line; text that ends too early is said to be cut off.
 
@@ -111,3 +128,30 @@ def counted(number: int, what: str) -> str:
     ('1 line', '1,200 lines')
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def reason_in_words(name: str) -> str:
+    """Why a request was dropped or rejected, as people read it.
+
+    >>> reason_in_words("zero_prompt")
+    'no prompt tokens'
+    """
+    return REASONS.get(name, name.replace("_", " "))
+
+
+def reasons_in_words(dropped: Mapping[str, int]) -> str:
+    """How many were dropped, by reason, on one line.
+
+    >>> reasons_in_words({"zero_prompt": 1200, "zero_output": 1})
+    'no prompt tokens (1,200), no output tokens (1)'
+    """
+    return ", ".join(f"{reason_in_words(name)} ({number:,})" for name, number in dropped.items())
+
+
+def dropped_lines(dropped: Mapping[str, int]) -> list[str]:
+    """The same, a line a reason.
+
+    >>> list(dropped_lines({"zero_output": 1}))
+    ['1 more request dropped: no output tokens']
+    """
+    return [f"{counted(number, 'more request')} dropped: {reason_in_words(name)}" for name, number in dropped.items()]

@@ -24,6 +24,7 @@ from experiments.benchmarks.processes import ROOT, Row, measure_all
 from experiments.benchmarks.tables import markdown
 from experiments.output import check_outputs, write_json
 from experiments.version import VERSION
+from workloads.messages import reading_failed
 from workloads.request import InputError
 from workloads.whole_file import bytes_of
 
@@ -117,7 +118,7 @@ def _read(path: str) -> dict[str, Any]:
     except InputError:                                 # too long, and says so
         raise
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+        raise reading_failed(path, error) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: no JSON: {error}") from error
     whole = isinstance(document, dict) and {"machine", "repeats", "pagedsim", "date"} <= set(document)

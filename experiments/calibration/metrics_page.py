@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from workloads.messages import complaint, show
+from workloads.messages import complaint, show, show_path
 from workloads.readers.source import Source, decode
 from workloads.request import InputError
 
@@ -78,7 +78,7 @@ class MetricsPage:
     def of_engine(self, engine: int) -> MetricsPage:
         """The page of one engine alone; InputError if it is not there."""
         if str(engine) not in self.engines:
-            raise InputError(f"{self.path}: no engine {engine}; those of {', '.join(self.engines)} are there")
+            raise InputError(f"{show_path(self.path)}: no engine {engine}; those of {', '.join(self.engines)} are there")
         return MetricsPage(self.path, {str(engine): self.engines[str(engine)]}, self.models, self.notes)
 
     def together(self) -> Engine:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.conformance.replay import ROW, SHOWN, Replay
+from workloads.messages import counted
 from workloads.request import InputError
 
 AROUND = 3                                             # entries shown on either side of a difference
@@ -152,7 +153,7 @@ def _queue(made: Replay, step: int) -> str:
     if length > SHOWN:
         rest = end[-(length - SHOWN):] if length < 2 * SHOWN else end
         shown += (" ... " if length > 2 * SHOWN else ", ") + ", ".join(map(str, rest))
-    return f"queue     before the step, {length:,} block{'s' if length != 1 else ''}: {shown or 'none'}"
+    return f"queue     before the step, {counted(length, 'block')}: {shown or 'none'}"
 
 
 # ---------------------------------------------------------------------- totals

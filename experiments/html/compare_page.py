@@ -10,7 +10,8 @@ from experiments.glossary import PARTS_IN_WORDS, TOGETHER
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
 from experiments.html.pool_bar import bars, patterns
-from experiments.report import PART_LABELS, header, percent, remarks, tables
+from experiments.numbers import percent
+from experiments.report import PART_LABELS, header, remarks, tables
 from experiments.shown import TextTable, grouped
 from workloads.messages import show_path
 

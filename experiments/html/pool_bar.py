@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.figures import STYLES
-from experiments.report import PART_LABELS, percent
+from experiments.numbers import percent
+from experiments.report import PART_LABELS
 from sim.memory.allocator import PARTS
 
 JsonObject = dict[str, Any]

@@ -13,7 +13,7 @@ from sim.sizing.cost import Fleet, Request, break_even, monthly_cost
 from sim.sizing.inverse import concurrency
 from sim.sizing.plan import Plan
 from sim.sizing.rules import Held
-from workloads.messages import show, show_path
+from workloads.messages import reading_failed, show, show_path
 from workloads.request import InputError
 from workloads.whole_file import bytes_of
 
@@ -121,7 +121,7 @@ def _measured(path: str) -> float:
     except InputError:                                 # too long, and says so
         raise
     except OSError as error:
-        raise InputError(f"{show_path(path)}: cannot be read: {error.strerror}") from None
+        raise reading_failed(path, error) from None
     except (ValueError, LookupError, TypeError, RecursionError):
         raise InputError(f"{show_path(path)}: no result of pagedsim compare --json") from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= MOST_THROUGHPUT:

@@ -17,8 +17,8 @@ PIPE_COLUMNS, LEAST_COLUMNS = 120, 90
 GB_A_GIB = (1 << 30) / 1e9
 
 
-def print_plan(made: JsonObject, quiet: bool = False) -> None:
-    """All sections, to standard output; without the notes where quiet."""
+def print_plan(made: JsonObject) -> None:
+    """All sections, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
@@ -31,8 +31,7 @@ def print_plan(made: JsonObject, quiet: bool = False) -> None:
     console.print()
     for label, text in thumb_and_cost(made):
         console.print(Text.assemble((f"{label:<8}", "bold"), text), soft_wrap=True)
-    notes = [] if quiet else made["notes"]
-    for style, label, lines in (("bold yellow", "warning", made["warnings"]), ("dim", "note", notes)):
+    for style, label, lines in (("bold yellow", "warning", made["warnings"]), ("dim", "note", made["notes"])):
         for line in lines:
             console.print(Text.assemble((f"{label:<8}", style), line), soft_wrap=True)
 

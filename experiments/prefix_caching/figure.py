@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.canvas import COLOURS, MARKS, canvas, missing, stacked
 from experiments.figures import GREY, INK, heading
-from experiments.prefix_text import show
+from experiments.numbers import show
 
 JsonObject = dict[str, Any]
 WIDTH, HEIGHT = 5.6, 3.9

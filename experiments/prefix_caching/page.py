@@ -8,10 +8,11 @@ from typing import Any
 from experiments.check_report import check_table, meaning, verdict
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
+from experiments.numbers import percent
 from experiments.prefix_caching.figure import plot_prefix
 from experiments.prefix_caching.report import header, tables
 from experiments.prefix_caching.serving import run_checks
-from experiments.prefix_text import LEGEND, percent, show_room
+from experiments.prefix_text import LEGEND, show_room
 from experiments.shown import grouped
 from workloads.messages import show_path
 

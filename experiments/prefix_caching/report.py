@@ -10,20 +10,21 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.check_report import verdict
+from experiments.numbers import percent, show
 from experiments.prefix_caching.serving import run_checks
 from experiments.prefix_caching.serving_report import serving_tables
 from experiments.prefix_caching.tiers import tier_tables
-from experiments.prefix_text import LEGEND, percent, show, show_room
+from experiments.prefix_text import LEGEND, show_room
 from experiments.shown import Line, TextTable, Titled, drawn
-from workloads.messages import show_path
+from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
 PIPE_COLUMNS, LEAST_COLUMNS = 110, 98
 
 
-def print_prefix(document: JsonObject, quiet: bool = False) -> None:
-    """All sections, to standard output; without the notes where quiet."""
+def print_prefix(document: JsonObject) -> None:
+    """All sections, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     width = PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width)
@@ -36,7 +37,7 @@ def print_prefix(document: JsonObject, quiet: bool = False) -> None:
     console.print()
     console.print(Text("Which number is which", "bold"))
     _lines(console, ((f"  {name}", text) for name, text in LEGEND.items()), "", 20)
-    if not quiet and document["notes"]:
+    if document["notes"]:
         console.print()
         _lines(console, (("note", note) for note in document["notes"]), "yellow")
     if checks := run_checks(document):
@@ -54,9 +55,9 @@ def header(document: JsonObject) -> Iterator[Line]:
     """The trace, the pool, and what was found, in a line each."""
     trace, config, capacity = document["trace"], document["config"], document["capacity"]
     yield "trace", show_path(trace["source"])
-    yield "", f"{trace['requests']:,} requests, {trace['prompt_tokens']:,} prompt tokens"
-    for reason, n in trace["dropped"].items():
-        yield "", f"{n:,} more dropped: {reason.replace('_', ' ')}"
+    yield "", f"{counted(trace['requests'], 'request')}, {trace['prompt_tokens']:,} prompt tokens"
+    for line in dropped_lines(trace["dropped"]):
+        yield "", line
     if config["model"] is not None:
         yield "model", config["model"] + (f" on {config['gpu']}" if config["gpu"] else "")
     yield "blocks", (f"of {document['block_size']:,} tokens, {'whole ones' if document['convention'] == 'full' else 'all ids'}; "
@@ -75,7 +76,7 @@ def _today(document: JsonObject) -> str:
         return text
     first, without, cached = served["with"]["first_admissions"], served["without"], served["with"]
     refused = sum(cached["requests"]["rejected"].values())
-    of = f" (without {refused:,} requests it refused)" if refused else ""
+    of = f" (without {counted(refused, 'request')} it refused)" if refused else ""
     return (f"{text}; {percent(first['hit_rate_tokens'])} in the serving view{of}, where caching runs "
             f"{cached['concurrency']['mean']:,.1f} requests at once instead of {without['concurrency']['mean']:,.1f}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from experiments.prefix_text import percent, show
+from experiments.numbers import percent, show
 from experiments.shown import TextTable, Titled
 
 JsonObject = dict[str, Any]

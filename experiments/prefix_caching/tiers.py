@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.cache_options import host_tier
+from experiments.numbers import percent, show
 from experiments.prefix_caching.serving import Watch, facts_of
-from experiments.prefix_text import percent, show
 from experiments.setup import Setup
 from experiments.shown import TextTable, Titled
 from sim.result import tier_counts

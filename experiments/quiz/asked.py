@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.quiz.exercise import Question, listed, name_of, plural
+from experiments.quiz.exercise import Question, listed, name_of
 from experiments.quiz.pictures import pool_picture
 from experiments.quiz.served import Moment, Plan, Pool, letter
+from workloads.messages import counted
 
 LETTERS = ("Letters stand for what a full block holds together with all before it; r1.3 is the third block of r1, part of which "
            "was generated.")
@@ -17,7 +18,7 @@ def pool_of(plan: Plan) -> str:
     'A pool of 8 blocks of 4 slots (the null block, 0, is not counted), without prefix caching.'
     """
     caching = "without prefix caching" if plan.content is None else "with prefix caching (paged-prefix)"
-    size = f"{plural(plan.usable, 'block')} of {plural(plan.block_size, 'slot')}"
+    size = f"{counted(plan.usable, 'block')} of {counted(plan.block_size, 'slot')}"
     return f"A pool of {size} (the null block, 0, is not counted), {caching}."
 
 
@@ -79,7 +80,7 @@ def empty_slots(now: Moment, plan: Plan) -> Question:
     counts = now.after.counts
     working = [f"{s.name}: {s.computed} of {len(s.blocks) * plan.block_size} slots filled, ends with "
                f"{sum(plan.requests[s.request][:2]) - 1} tokens" for s in now.after.sequences]
-    working.append(f"in all {plural(counts.token_states, 'slot')} filled, {counts.reserved} empty that will be, "
+    working.append(f"in all {counted(counts.token_states, 'slot')} filled, {counts.reserved} empty that will be, "
                    f"{counts.internal} that never will")
     return Question(f"In step {now.step}, how many slots of held blocks are empty and will be filled (reserved), and how many "
                     "are empty and never will (internal fragmentation)?",

@@ -10,12 +10,11 @@ from typing import Any
 from experiments import options as opt
 from experiments.html.page import write_page
 from experiments.output import check_outputs, write_json
-from experiments.quiz.exercise import plural
 from experiments.quiz.handout import handout
 from experiments.quiz.levels import LEVELS, Given, level_named, quiz
 from experiments.quiz.text import lines
 from experiments.version import VERSION
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 
 EXAMPLES = """examples:
   pagedsim quiz                                       one exercise of each level, easy first
@@ -42,7 +41,7 @@ def main(argv: list[str]) -> int:
     elif options.json != "-" and not options.quiet:
         asked = sum(len(given.exercise.questions) for given in made)
         files = " and ".join(show_path(path) for path in (options.html, options.json) if path is not None)
-        print(f"{plural(len(made), 'exercise')}, {plural(asked, 'question')}: {files}")
+        print(f"{counted(len(made), 'exercise')}, {counted(asked, 'question')}: {files}")
     return 0
 
 
@@ -60,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--html", metavar="FILE", help="a handout to print, with room for answers; with --answers the solutions "
                       "are on pages of their own")
     made.add_argument("--json", metavar="FILE", help="the exercises as JSON; - for standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="do not say which files were written")
+    opt.add_quiet(made)
     return made
 
 

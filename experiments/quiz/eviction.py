@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from experiments.quiz.asked import LETTERS, pool_of, queue_after_end, requests, shown
-from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, tried
 from experiments.quiz.served import Moment, Plan, calm, letter, serve
+from workloads.messages import counted
 
 TITLE = "Eviction: the order of the free queue"
 COMES, AGAIN = 2, 3
@@ -88,10 +89,10 @@ def _hit(now: Moment, plan: Plan) -> Question:
     tokens, known = now.admitted[AGAIN][0], list(map(letter, _known(plan)))
     found = now.after.table(name_of(AGAIN))[: tokens // plan.block_size]
     return Question(f"{name_of(AGAIN)}'s prompt begins with {' '.join(known)}. How many of its tokens are found, and in which "
-                    "blocks?", f"{plural(tokens, 'token')}, in {listed(found)}",
+                    "blocks?", f"{counted(tokens, 'token')}, in {listed(found)}",
                     (f"evicted by then: {listed(_gone(now, plan))}",
                      f"the lookup goes from the first block to the first miss, and one token must be left to compute: "
-                     f"{plural(len(found), 'block')} x {plan.block_size} = {plural(tokens, 'token')}"))
+                     f"{counted(len(found), 'block')} x {plan.block_size} = {counted(tokens, 'token')}"))
 
 
 def _next(now: Moment) -> Question:

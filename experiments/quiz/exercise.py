@@ -96,12 +96,3 @@ def together(names: Iterable[str]) -> str:
     """
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def plural(n: int, word: str) -> str:
-    """A number and what it counts.
-
-    >>> plural(1, "block"), plural(2048, "slot")
-    ('1 block', '2,048 slots')
-    """
-    return f"{n:,} {word}{'' if n == 1 else 's'}"

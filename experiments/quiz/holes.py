@@ -10,12 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, together, tried
 from experiments.quiz.pictures import Span, address_bar
 from sim.demand import Demand
 from sim.memory.allocator import NO_PREFIX, Ask, Refusal
 from sim.memory.arena import FitArena
 from sim.memory.contiguous import ContiguousAllocator, reserve_oracle
+from workloads.messages import counted
 from workloads.request import Trace
 
 TITLE = "Holes: first fit, best fit, external fragmentation"
@@ -106,13 +107,13 @@ def work(plan: Plan) -> Exercise:
     holes = listed(_holes(first.spans, plan.capacity))
     gone = together(name_of(row) for row in plan.ended)
     return Exercise(
-        f"A pool of {plural(plan.capacity, 'slot')} with contiguous reservations (contiguous-oracle): a request reserves what it "
-        f"will fill, prompt + output - 1 slots in a row, since the last token is never computed. {gone} have ended. A dot is a "
-        "free slot.",
+        f"A pool of {counted(plan.capacity, 'slot')} with contiguous reservations (contiguous-oracle): a request reserves what "
+        f"it will fill, prompt + output - 1 slots in a row, since the last token is never computed. {gone} have ended. A dot is "
+        "a free slot.",
         (("request", "prompt", "output", "reserves"), *rows), address_bar(first.spans, plan.capacity),
         (f"{together(map(name_of, plan.later))} are admitted in that order, while nobody ends.",),
         (Question("How many slots are free now, and how many has the largest hole?",
-                  f"{plural(first.free, 'slot')} free, the largest hole has {first.largest}", (f"holes: {holes}",)),
+                  f"{counted(first.free, 'slot')} free, the largest hole has {first.largest}", (f"holes: {holes}",)),
          _where(plan, "first", first, holes), _where(plan, "best", best, holes),
          _external(plan, *(("first", first) if first.starts[-1] is None else ("best", best)))))
 
@@ -120,7 +121,7 @@ def work(plan: Plan) -> Exercise:
 def _holes(spans: tuple[Span, ...], capacity: int) -> list[str]:
     """The gaps between reservations in words."""
     edges = [Span(0, 0, ""), *spans, Span(capacity, 0, "")]
-    return [f"{plural(b.start - a.start - a.slots, 'slot')} at {a.start + a.slots}" for a, b in pairwise(edges)
+    return [f"{counted(b.start - a.start - a.slots, 'slot')} at {a.start + a.slots}" for a, b in pairwise(edges)
             if b.start > a.start + a.slots]
 
 
@@ -129,7 +130,7 @@ def _where(plan: Plan, how: str, outcome: Outcome, holes: str) -> Question:
     placed = list(zip(map(name_of, plan.later), outcome.starts, outcome.reservations[plan.later.start:], strict=True))
     working = [f"holes: {holes}"]
     for name, start, size in placed:
-        working.append(f"{name}: the {which} with at least {plural(size, 'slot')} begins at {start}" if start is not None else
+        working.append(f"{name}: the {which} with at least {counted(size, 'slot')} begins at {start}" if start is not None else
                        f"{name} needs {size} in a row, and the largest hole has {outcome.largest_left}")
     return Question(f"With {how} fit, at which addresses do {together(map(name_of, plan.later))} begin, or who does not fit?",
                     listed(f"{name} {'does not fit' if start is None else f'at {start}'}" for name, start, _ in placed),
@@ -139,7 +140,7 @@ def _where(plan: Plan, how: str, outcome: Outcome, holes: str) -> Question:
 def _external(plan: Plan, how: str, outcome: Outcome) -> Question:
     name, size = name_of(plan.later[-1]), outcome.reservations[-1]
     return Question(f"With one of the two {name} is refused. How many slots are external fragmentation then?",
-                    plural(outcome.external, "slot"),
-                    (f"with {how} fit {plural(outcome.left, 'slot')} are free and {name} needs {size} in a row",
+                    counted(outcome.external, "slot"),
+                    (f"with {how} fit {counted(outcome.left, 'slot')} are free and {name} needs {size} in a row",
                      "while the head of the queue is refused although enough slots are free in total, all of them are external "
                      f"fragmentation: {outcome.external}"))

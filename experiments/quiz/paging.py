@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from experiments.quiz.asked import empty_slots, growth, pool_of, queue_after_end, requests, shown
-from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, together, tried
 from experiments.quiz.served import Moment, Plan, calm, serve
+from workloads.messages import counted
 
 TITLE = "Paging: block tables and the free queue"
 COMES, BEHIND = 3, 4
@@ -69,4 +70,4 @@ def _fits(now: Moment, plan: Plan) -> Question:
     need = len(table) if now.need is None else now.need
     free = len(now.after.queue) + len(table)
     return Question(f"Does {behind} fit behind it, with {prompt} prompt tokens?", "yes" if now.need is None else "no",
-                    (f"ceil({prompt} / {plan.block_size}) = {plural(need, 'block')} needed, {free} free",))
+                    (f"ceil({prompt} / {plan.block_size}) = {counted(need, 'block')} needed, {free} free",))

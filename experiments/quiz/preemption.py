@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from experiments.quiz.asked import LETTERS, growth, pool_of, requests, shown
-from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, together, tried
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, together, tried
 from experiments.quiz.served import Moment, Plan, serve
+from workloads.messages import counted
 
 TITLE = "Preemption: who leaves, and what is computed again"
 RUNNING, WAITS, SOON = 3, 3, 12
@@ -91,10 +92,10 @@ def _resumed(steps: list[Moment], plan: Plan) -> Question:
     table = back.after.table(name_of(victim))
     left = [s.name for s in now.after.sequences if not back.before.table(s.name)]
     return Question(f"In which step is {name_of(victim)} resumed?", f"step {back.step}",
-                    (f"it wants {plural(len(table), 'block')} for all it has to compute: ceil({sum(back.admitted[victim])} / "
+                    (f"it wants {counted(len(table), 'block')} for all it has to compute: ceil({sum(back.admitted[victim])} / "
                      f"{plan.block_size})",
                      f"{together(left) if left else 'nobody'} left before step {back.step}, and "
-                     f"{plural(len(back.before.queue), 'block')} are free then"))
+                     f"{counted(len(back.before.queue), 'block')} are free then"))
 
 
 def _again(steps: list[Moment], plan: Plan) -> Question:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.quiz.exercise import Exercise, Question, between, plural, tried
+from experiments.quiz.exercise import Exercise, Question, between, tried
 from sim.demand import Demand
 from sim.kv_formula import ELEMENT_BYTES, blocks_for, blocks_that_fit, kv_bytes_per_block, kv_bytes_per_token, max_concurrency
 from sim.memory.allocator import NO_PREFIX, Ask, SlotCounts
@@ -15,6 +15,7 @@ from sim.memory.arena import BuddyArena
 from sim.memory.contiguous import ContiguousAllocator, reserve_max, reserve_pow2
 from sim.memory.paged import PagedAllocator
 from sim.sizing.hardware import GIB
+from workloads.messages import counted
 from workloads.request import IntArray, Trace
 
 TITLE = "Rounding: bytes, blocks, internal fragmentation"
@@ -105,11 +106,11 @@ def work(plan: Plan) -> Exercise:
     >>> [question.answer for question in work(plan).questions][:2]
     ['131,072 bytes', '20,480 blocks']
     """
-    model, element = plan.model, plural(int(ELEMENT_BYTES[plan.model.dtype]), "byte")
+    model, element = plan.model, counted(int(ELEMENT_BYTES[plan.model.dtype]), "byte")
     return Exercise(
         f"A model of {model.layers} layers, {model.kv_heads} KV heads and head dimension {model.head_dim} keeps K and V in "
         f"{model.dtype} ({element} an element). {plan.available_gib} GiB are left for the cache, a block has "
-        f"{plural(plan.block_size, 'slot')}, and max_model_len is {plan.max_model_len:,} tokens.",
+        f"{counted(plan.block_size, 'slot')}, and max_model_len is {plan.max_model_len:,} tokens.",
         (("request", "prompt", "output", "computed now"), ("r1", f"{plan.prompt}", f"{plan.output}", f"{plan.computed}")),
         (), (f"r1 runs: {plan.computed} of its tokens are computed. Its last token will never be.",),
         (*_sizes(plan), *_in_blocks(plan), _in_a_row(plan), _by_buddy(plan)))
@@ -121,12 +122,12 @@ def _sizes(plan: Plan) -> tuple[Question, ...]:
     token = kv_bytes_per_token(model.layers, model.kv_heads, model.head_dim, element)
     block = kv_bytes_per_block(token, size)
     blocks = blocks_that_fit(plan.available_gib * GIB, block)
-    factors = f"{model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} x {plural(element, 'byte')}"
+    factors = f"{model.layers} layers x {model.kv_heads} KV heads x {model.head_dim} x {counted(element, 'byte')}"
     most = f"{max_concurrency(blocks, size, plan.max_model_len):.2f}x"
     return (
-        Question("How many bytes does one token take?", plural(token, "byte"),
+        Question("How many bytes does one token take?", counted(token, "byte"),
                  (f"2 (K and V) x {factors} = {token:,}",)),
-        Question("How many blocks does the pool have, the null block included?", plural(blocks, "block"),
+        Question("How many blocks does the pool have, the null block included?", counted(blocks, "block"),
                  (f"one block: {size} x {token:,} = {block:,} bytes",
                   f"{plan.available_gib} GiB = {plan.available_gib * GIB:,} bytes, over {block:,}, rounded down: {blocks:,}")),
         Question(f"What does the server print as its maximum concurrency for {plan.max_model_len:,} tokens per request?", most,
@@ -138,7 +139,7 @@ def _in_blocks(plan: Plan) -> tuple[Question, ...]:
     held, size, end = paged(plan), plan.block_size, int(_demand(plan).end[0])
     empty = held.parts.reserved + held.parts.internal
     return (
-        Question("How many blocks does r1 hold now?", plural(held.slots // size, "block"),
+        Question("How many blocks does r1 hold now?", counted(held.slots // size, "block"),
                  (f"ceil({plan.computed} / {size}) = {held.slots // size}",)),
         Question("How many slots of these blocks are empty, how many of them are reserved (will be filled), and how many are "
                  "internal fragmentation (never)?",
@@ -151,7 +152,7 @@ def _in_blocks(plan: Plan) -> tuple[Question, ...]:
 def _in_a_row(plan: Plan) -> Question:
     held = contiguous(plan, reserve_max)
     return Question("With contiguous-max (max_model_len slots reserved), how many slots would be internal fragmentation now?",
-                    plural(held.parts.internal, "slot"),
+                    counted(held.parts.internal, "slot"),
                     (f"{held.slots:,} slots reserved, {held.parts.token_states} filled, {held.parts.reserved} to be filled: "
                      f"{held.parts.internal:,} never",))
 

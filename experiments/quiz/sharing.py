@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.quiz.asked import LETTERS, pool_of, requests, shown
-from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, plural, tried
+from experiments.quiz.exercise import Exercise, Question, between, listed, name_of, tried
 from experiments.quiz.served import Moment, Plan, calm, letter, serve
+from workloads.messages import counted
 
 TITLE = "Prefix sharing: hits and ref counts"
 COMES = 2
@@ -73,8 +74,8 @@ def _hit(now: Moment, plan: Plan) -> Question:
         working.append(f"of {prompt} tokens one must be left to compute: {letter(letters[len(found)])} is not asked for" if known
                        else f"{letter(letters[len(found)])} is in no block: the lookup stops")
     return Question(f"How many of {name_of(COMES)}'s {prompt} prompt tokens are found, and in which blocks?",
-                    f"{plural(tokens, 'token')}, in {listed(found)}",
-                    (*working, f"{plural(len(found), 'block')} x {plan.block_size} = {plural(tokens, 'token')}"))
+                    f"{counted(tokens, 'token')}, in {listed(found)}",
+                    (*working, f"{counted(len(found), 'block')} x {plan.block_size} = {counted(tokens, 'token')}"))
 
 
 def _taken(now: Moment, plan: Plan) -> Question:
@@ -106,5 +107,5 @@ def _shared(now: Moment, plan: Plan) -> Question:
 def _saved(now: Moment, plan: Plan) -> Question:
     held = (plan.usable - len(now.after.queue)) * plan.block_size
     return Question("How many slots does sharing save then (slots of all block tables, less slots of held blocks)?",
-                    plural(now.after.logical - held, "slot"),
+                    counted(now.after.logical - held, "slot"),
                     (f"block tables: {now.after.logical} slots; held blocks: {held} slots",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.traces.making import add_rate, add_source, check, command, finish, format_of, parser, read_trace
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 
 ABOUT = """Write a trace in another format. What that cannot hold is said, one line each; with --strict nothing is written
 then."""
@@ -24,5 +24,5 @@ def main(argv: list[str]) -> int:
     options = made.parse_args(argv)
     check(options, [options.trace])
     trace = read_trace(options, options.trace)
-    done = f"{len(trace):,} requests in {show_path(options.out)} ({format_of(options.out, options.to)})"
+    done = f"{counted(len(trace), 'request')} in {show_path(options.out)} ({format_of(options.out, options.to)})"
     return finish(options, trace, command("convert", argv, [options.trace, options.out]), [trace], done)

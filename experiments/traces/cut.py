@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments import options as opt
 from experiments.traces.making import add_sessions, add_source, check, command, finish, parser, read_trace
 from workloads import transform
+from workloads.messages import counted
 from workloads.request import InputError, Trace
 from workloads.units import torn
 
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
     whole = options.sessions == "whole" or (options.sessions is None and trace.closed_loop)
     part, steps = cut(trace, options.start, options.stop, options.max_total_tokens, options.limit, whole)
     told = "; ".join([*steps, *_sessions(trace, part, whole)])
-    done = f"{len(trace):,} -> {len(part):,} requests{': ' if told else ''}{told}"
+    done = f"{len(trace):,} -> {counted(len(part), 'request')}{': ' if told else ''}{told}"
     return finish(options, transform.from_zero(part), command("cut", argv, [options.trace, options.out]), [trace], done)
 
 

@@ -16,7 +16,7 @@ from experiments.traces import statistics
 from experiments.traces.figure import plot_trace
 from experiments.traces.report import print_info
 from experiments.version import VERSION
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.readers import Rows
 from workloads.request import InputError, Trace
 
@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
     rows, trace = _read_or_make(options)
     found = info(trace, options.block_size or statistics.BLOCK_SIZES, rows)
     if options.plot is not None:
-        title = trace.source if options.trace is None else f"{Path(options.trace).name}: {len(trace):,} requests"
+        title = trace.source if options.trace is None else f"{Path(options.trace).name}: {counted(len(trace), 'request')}"
         plot_trace(trace, found, title, options.plot)
-    deliver(found, options.json, options.quiet, lambda: print_info(found, options.quiet), found["notes"])
+    deliver(found, options.json, options.quiet, lambda: print_info(found), found["notes"])
     return 0
 
 
@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=opt.whole(0), default=0, metavar="N", help="seed of everything random (default 0)")
     made.add_argument("--plot", metavar="FILE", help="a picture: .png, .svg or .pdf")
     made.add_argument("--json", metavar="FILE", help="the result as JSON; - for standard output")
-    made.add_argument("-q", "--quiet", action="store_true", help="no notes")
+    opt.add_quiet(made)
     return made
 
 

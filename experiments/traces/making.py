@@ -14,7 +14,7 @@ from experiments import options as opt
 from experiments.load import generator
 from experiments.output import check_outputs, write_text
 from experiments.reading import add_reading, read
-from workloads.messages import show_path
+from workloads.messages import counted, reason_in_words, show_path
 from workloads.readers.rows import NO_TIMES
 from workloads.request import InputError, Trace
 from workloads.transform import with_poisson_arrivals
@@ -33,7 +33,7 @@ def parser(name: str, about: str, examples: str, format_option: str = "--output-
     suffixes = ", ".join(f"{one.name} for {one.suffix}" for one in WRITERS.values() if one.suffix)
     writing.add_argument(format_option, dest="to", choices=list(WRITERS), metavar="F",
                          help=f"the format to write: {', '.join(WRITERS)} (default: by the name, {suffixes})")
-    writing.add_argument("-q", "--quiet", action="store_true", help="no progress, no notes and no summary")
+    opt.add_quiet(writing)
     return made
 
 
@@ -130,7 +130,7 @@ def finish(options: argparse.Namespace, trace: Trace, made_by: str, before: Sequ
     if losses and options.strict:
         raise InputError(f"--strict: {losses[0]}" + (f" (and {len(losses) - 1} more losses)" if len(losses) > 1 else ""))
     for one in before:
-        losses += [f"{count:,} rows of {one_line(one.source)} were left out: {reason.replace('_', ' ')}"
+        losses += [f"{counted(count, 'row')} of {one_line(one.source)} left out: {reason_in_words(reason)}"
                    for reason, count in one.dropped.items()]
     notes = dict.fromkeys([note for one in before for note in one.notes] + [c.text for c in found if not c.lost])
     for kind, texts in (("lost", losses), ("note", () if options.quiet else notes)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.traces.making import add_rate, add_source, check, command, finish, parser, read_trace
 from workloads.merge import merge, not_merged
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 from workloads.request import InputError
 
 ABOUT = """Write several traces as one, all from their beginnings on, sorted by time; what comes at the same time, in the order of
@@ -38,5 +38,6 @@ def main(argv: list[str]) -> int:
         merged = merge(traces, options.shared_ids)
     except ValueError as error:
         raise InputError(f"--shared-ids: {error}") from None
-    done = f"{' + '.join(f'{len(trace):,}' for trace in traces)} -> {len(merged):,} requests over {merged.duration_s:,.6g} s"
+    sizes = " + ".join(f"{len(trace):,}" for trace in traces)
+    done = f"{sizes} -> {counted(len(merged), 'request')} over {merged.duration_s:,.6g} s"
     return finish(options, merged, command("merge", argv, options.files), traces, done, not_merged(traces))

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from workloads.messages import show_path
+from experiments.numbers import percent
+from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
 
 JsonObject = dict[str, Any]
@@ -19,8 +20,8 @@ PIPE_COLUMNS, LEAST_COLUMNS = 110, 90
 BAR = 40
 
 
-def print_info(found: JsonObject, quiet: bool = False) -> None:
-    """All sections, to standard output; without the notes where quiet."""
+def print_info(found: JsonObject) -> None:
+    """All sections, to standard output."""
     if sys.stdout is None:
         raise InputError("standard output is closed")
     console = Console(width=PIPE_COLUMNS if not sys.stdout.isatty() else max(LEAST_COLUMNS, Console().width), highlight=False)
@@ -29,7 +30,7 @@ def print_info(found: JsonObject, quiet: bool = False) -> None:
         console.print()
         console.print(Text(title, "bold"))
         console.print(table)
-    if not quiet and found["notes"]:
+    if found["notes"]:
         console.print()
         _lines(console, (("note", note) for note in found["notes"]), "yellow")
 
@@ -59,9 +60,9 @@ def _header(found: JsonObject) -> Iterator[tuple[str, str]]:
     if trace["made_by"]:
         yield "made by", show_path(trace["made_by"])
     over = f" over {trace['duration_s']:,.1f} s" if trace["duration_s"] else ""
-    yield "", f"{trace['requests']:,} requests{over}"
-    for reason, n in trace["dropped"].items():
-        yield "", f"{n:,} more dropped: {reason.replace('_', ' ')}"
+    yield "", f"{counted(trace['requests'], 'request')}{over}"
+    for line in dropped_lines(trace["dropped"]):
+        yield "", line
     yield from _rows(found)
     correlation = lengths["spearman"]
     together = "" if correlation is None else f"; rank correlation of prompt and output {correlation:+.3f}"
@@ -157,11 +158,11 @@ def _ideal(content: JsonObject) -> Table:
     table = _table("block size", "full blocks", "hit blocks", "of blocks", "of prompt tokens", "less the last token")
     for row in content["ideal"]:
         table.add_row(f"{row['block_size']:,}", f"{row['query_blocks']:,}", f"{row['hit_blocks']:,}",
-                      _percent(row["hit_rate_blocks"]), _percent(row["hit_rate_tokens"]),
-                      _percent(row["last_token_rule"]["hit_rate_tokens"]))
+                      percent(row["hit_rate_blocks"], 2), percent(row["hit_rate_tokens"], 2),
+                      percent(row["last_token_rule"]["hit_rate_tokens"], 2))
     ids = content["ideal_ids"]
-    table.add_row("each id", f"{ids['query_blocks']:,}", f"{ids['hit_blocks']:,}", _percent(ids["hit_rate_blocks"]),
-                  _percent(ids["hit_rate_tokens"]), "-")
+    table.add_row("each id", f"{ids['query_blocks']:,}", f"{ids['hit_blocks']:,}", percent(ids["hit_rate_blocks"], 2),
+                  percent(ids["hit_rate_tokens"], 2), "-")
     return table
 
 
@@ -173,9 +174,5 @@ def _reuse(reuse: JsonObject) -> Table:
     rows.append(("first use", "", reuse["cold"]))
     most = max(n for _, _, n in rows)
     for label, tokens, n in rows:
-        table.add_row(label, tokens, f"{n:,}", _percent(n / reuse["accesses"]), "#" * round(BAR * n / most))
+        table.add_row(label, tokens, f"{n:,}", percent(n / reuse["accesses"], 2), "#" * round(BAR * n / most))
     return table
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments import options as opt
 from experiments.traces.making import add_sessions, add_source, check, command, finish, parser, read_trace
+from workloads.messages import counted
 from workloads.request import InputError
 from workloads.transform import from_zero, sample
 
@@ -35,5 +36,5 @@ def main(argv: list[str]) -> int:
     some = sample(trace, np.random.default_rng(options.seed), options.requests, options.fraction, whole)
     if not len(some):
         raise InputError(f"--requests {options.requests}: the first session drawn has more requests: --sessions split, or more")
-    done = f"{len(trace):,} -> {len(some):,} requests{', sessions whole' if whole else ''}, seed {options.seed}"
+    done = f"{len(trace):,} -> {counted(len(some), 'request')}{', sessions whole' if whole else ''}, seed {options.seed}"
     return finish(options, from_zero(some), command("sample", argv, [options.trace, options.out]), [trace], done)

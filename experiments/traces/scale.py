@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments import options as opt
 from experiments.traces.making import add_source, check, command, finish, parser, read_trace
+from workloads.messages import counted
 from workloads.request import InputError, Trace
 from workloads.scaling import scale_times, speed_for
 
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
         scaled = scale_times(trace, speed, options.think_times)
     except ValueError as error:
         raise InputError(f"{'--speed' if options.speed else '--rate'}: {error}") from None
-    done = (f"{len(trace):,} requests at {float(speed):,.6g} times the speed: {trace.duration_s:,.6g} -> "
+    done = (f"{counted(len(trace), 'request')} at {float(speed):,.6g} times the speed: {trace.duration_s:,.6g} -> "
             f"{scaled.duration_s:,.6g} s{_think(trace, options.think_times)}")
     return finish(options, scaled, command("scale", argv, [options.trace, options.out]), [trace], done)
 

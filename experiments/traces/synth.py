@@ -8,6 +8,7 @@ from experiments import options as opt
 from experiments.traces.info import info
 from experiments.traces.making import check, command, finish, parser
 from experiments.traces.report import print_info
+from workloads.messages import counted
 from workloads.request import InputError
 from workloads.synth.recipe import recipe_of_text, recipe_text
 from workloads.synth.spec import value_of
@@ -39,9 +40,9 @@ def main(argv: list[str]) -> int:
     text = recipe_text(options.recipe)
     trace = recipe_of_text(text, options.recipe, _changes(options))
     if options.out is None:
-        print_info(info(trace), options.quiet)
+        print_info(info(trace))
         return 0
-    done = f"{len(trace):,} requests over {trace.duration_s:,.6g} s: {trace.source}"
+    done = f"{counted(len(trace), 'request')} over {trace.duration_s:,.6g} s: {trace.source}"
     return finish(options, trace, command("synth", argv, [options.recipe, options.out]), [], done, comments=comments(text))
 
 

@@ -20,6 +20,7 @@ from sim.memory.allocator import Allocator
 from sim.memory.contiguous import ContiguousAllocator
 from sim.run import REJECTIONS, Run
 from sim.scheduler import Scheduler
+from workloads.messages import reason_in_words
 
 JsonObject = dict[str, Any]
 
@@ -96,7 +97,7 @@ class LaneLog(Recorder):
         for verdict, reason in REJECTIONS.items():
             rejected = [(request, 0) for request in (run.verdict == verdict).nonzero()[0].tolist()]
             if rejected:
-                notes.append(f"rejected at arrival ({reason.replace('_', ' ')}): {self.names.several(rejected)}")
+                notes.append(f"rejected at arrival ({reason_in_words(reason)}): {self.names.several(rejected)}")
         return notes
 
 

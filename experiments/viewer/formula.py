@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.viewer.snapshot import Drawn, Snapshot
-from experiments.viewer.wording import count
 from sim import kv_formula
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.memory.vattention import PageAllocator
 from sim.sizing.hardware import GIB
+from workloads.messages import counted
 
 TABLES = "{0} sequences: {1} blocks in block tables, {2} of them the same block once more (shared) = {3} in use; " \
          "{3} + {4} cached + {5} free = {6} blocks"
@@ -44,7 +44,7 @@ def fixed_lines(allocator: Drawn, num_blocks: int, block_size: int, max_model_le
     largest = int(allocator.reservation.max())
     rounded = allocator.arena.rounded(largest)
     return [*lines, f"largest reservations at once: ⌊{slots:,} ÷ {rounded:,}⌋ = {slots // rounded:,}"
-            + (f" ({count(largest, 'slot')} rounded up)" if rounded > largest else "")]
+            + (f" ({counted(largest, 'slot')} rounded up)" if rounded > largest else "")]
 
 
 def _longest(allocator: PagedAllocator, num_blocks: int, max_model_len: int) -> str:
@@ -85,7 +85,7 @@ def unit_of(allocator: PagedAllocator) -> str:
 def numbers(allocator: Drawn, pool: Snapshot) -> list[Any]:
     """The numbers of one moment, as text."""
     useful, allocated = pool.parts[0], sum(pool.parts[:3])
-    share = f"{useful / allocated:.1%}" if allocated else "–"
+    share = f"{100 * useful / allocated:.1f} %" if allocated else "–"
     last = [f"{useful:,}", f"{allocated:,}", share]
     if isinstance(allocator, ContiguousAllocator):
         places = [row.place for row in pool.rows.values() if row.place is not None]

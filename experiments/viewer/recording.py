@@ -11,9 +11,10 @@ from experiments.setup import Setup
 from experiments.viewer.document import LaneLog
 from experiments.viewer.moments import MomentLog
 from experiments.viewer.thin import kept_together
-from experiments.viewer.wording import Names, count
+from experiments.viewer.wording import Names
 from sim.engine import Engine
 from sim.run import Observer, Run, Stalled
+from workloads.messages import counted
 from workloads.request import InputError, Trace
 
 
@@ -60,9 +61,9 @@ class Recording:
         logs = [LaneLog(name, self._names, numbers) for name, numbers in zip(self._moments, kept, strict=True)]
         lanes = [(log, self._run(log.name, log)) for log in logs]
         if self.events <= most:
-            return lanes, count(self.events, "event")
+            return lanes, counted(self.events, "event")
         shown = len({stop for log in logs for stop in log.stops})
-        return lanes, f"{shown:,} of {count(self.events, 'event')} ({why})"
+        return lanes, f"{shown:,} of {counted(self.events, 'event')} ({why})"
 
     def _run(self, name: str, observer: Observer) -> Run:
         setup, config = self._setup, replace(self._setup.sim, longest_jump=1)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.viewer.snapshot import Drawn
-from experiments.viewer.wording import Names, count
+from experiments.viewer.wording import Names
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
+from workloads.messages import counted
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ def refusal_text(refused: Refused, names: Names, block_size: int) -> str:
         return f"{name} refused: {_no_hole(refused)}."
     need, free, found, keep = (slots // block_size for slots in (refused.need, refused.free, refused.found_free,
                                                                  refused.keep_free))
-    besides = [f"{count(found, 'free block')} of its own prefix to be kept" if found else "",
-               f"{count(keep, 'block')} must stay free (watermark)" if keep else ""]
+    besides = [f"{counted(found, 'free block')} of its own prefix to be kept" if found else "",
+               f"{counted(keep, 'block')} must stay free (watermark)" if keep else ""]
     told = "".join(f", {part}" for part in besides if part)
     cached = f" ({refused.cached // block_size:,} of them cached)" if refused.cached else ""
     short = need + found + keep - free
-    return f"{name} refused: needs {count(need, 'new block')}{told}; {free:,} free{cached}: {short:,} too few."
+    return f"{name} refused: needs {counted(need, 'new block')}{told}; {free:,} free{cached}: {short:,} too few."
 
 
 def _no_hole(refused: Refused) -> str:
@@ -107,6 +108,7 @@ def _no_hole(refused: Refused) -> str:
     times = f"{refused.pieces:,} times " if refused.pieces > 1 else ""
     up = f", rounded up to {refused.rounded:,} by the buddy allocator" if refused.rounded > each else ""
     are = "is" if refused.rounding == 1 else "are"
-    lost = f" ({count(refused.rounding, 'slot')} {are} lost to rounding)" if refused.rounding else ""
+    lost = f" ({counted(refused.rounding, 'slot')} {are} lost to rounding)" if refused.rounding else ""
     why = "external fragmentation" if refused.free >= refused.need else "too few in total (remainder)"
-    return f"needs {times}{count(each, 'contiguous slot')}{up}; {refused.free:,} free{lost}, largest hole {refused.hole:,}: {why}"
+    return (f"needs {times}{counted(each, 'contiguous slot')}{up}; {refused.free:,} free{lost}, "
+            f"largest hole {refused.hole:,}: {why}")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from experiments.viewer.moments import ARRIVES, BEGINS, Moment
 from experiments.viewer.refusals import Refused, refusal_text
 from experiments.viewer.snapshot import Key, Row, Snapshot
-from experiments.viewer.wording import Names, blocks_text, count, ids
+from experiments.viewer.wording import Names, blocks_text, ids
 from sim.demand import Demand
 from sim.step import Step
+from workloads.messages import counted
 
 Sentence = tuple[str, str]
 """One of `moments.KINDS`, and the text."""
@@ -70,14 +71,15 @@ def tell(scene: Scene, names: Names, demand: Demand, block_size: int) -> list[Se
 # ---------------------------------------------------------------------- arrivals, ends, steps
 def _arrival(scene: Scene, names: Names, demand: Demand) -> Sentence:
     request, ahead = scene.moment.requests[0], len(scene.before.waiting)
-    lengths = f"{count(int(demand.prompt[request]), 'prompt token')}, {count(int(demand.output[request]), 'token')} to generate"
+    prompt, output = int(demand.prompt[request]), int(demand.output[request])
+    lengths = f"{counted(prompt, 'prompt token')}, {counted(output, 'token')} to generate"
     queue = f"{ahead:,} wait{'s' if ahead == 1 else ''} already" if ahead else "nobody else waits"
     return "arrive", f"{names[request]} arrives: {lengths}; {queue}."
 
 
 def _step(step: Step) -> str:
-    return f"A step begins: {count(step.sequences, 'sequence')} compute{'s' if step.sequences == 1 else ''} " \
-           f"{count(step.new_tokens, 'token')}."
+    return f"A step begins: {counted(step.sequences, 'sequence')} compute{'s' if step.sequences == 1 else ''} " \
+           f"{counted(step.new_tokens, 'token')}."
 
 
 def _ends(scene: Scene, names: Names) -> Iterator[Sentence]:
@@ -89,11 +91,11 @@ def _ends(scene: Scene, names: Names) -> Iterator[Sentence]:
     for request in several:
         now, then = (_tables(rows, request) for rows in (scene.after.rows, scene.before.rows))
         if len(now) > len(then) > 0 and not next(iter(now.values())).place:
-            yield "fork", f"{names[request]} branches: {count(len(now), 'sequence')} hold the same blocks."
+            yield "fork", f"{names[request]} branches: {counted(len(now), 'sequence')} hold the same blocks."
         elif now.keys() == then.keys() and any(now[key].blocks != then[key].blocks for key in now):
             yield "fork", f"{names[request]}: its beams have chosen whom to go on from; they share the blocks up to there."
         elif 0 < len(now) < len(then):
-            yield "finish", f"{names[request]}: {count(len(then) - len(now), 'sequence')} of it ended; others go on."
+            yield "finish", f"{names[request]}: {counted(len(then) - len(now), 'sequence')} of it ended; others go on."
 
 
 def _tables(rows: dict[Key, Row], request: int) -> dict[Key, Row]:
@@ -107,7 +109,7 @@ def _given_back(scene: Scene, keys: list[Key], names: Names) -> str:
     if places:
         unfilled = sum(max(0, place.size - row.computed) for place, row in zip(places, rows, strict=True))
         at, slots = ", ".join(f"{place.start:,}" for place in places[:MOST_LISTED]), sum(place.size for place in places)
-        return f"{count(slots, 'slot')} at address {at} are free again, {unfilled:,} of them were empty"
+        return f"{counted(slots, 'slot')} at address {at} are free again, {unfilled:,} of them were empty"
     walk = [block for row in rows for block in reversed(row.blocks)]
     blocks = list(dict.fromkeys(reversed(walk)))[::-1]                       # one held twice is given back the second time
     holders, before = scene.after.holders(blocks), scene.before.holders(blocks)
@@ -117,7 +119,7 @@ def _given_back(scene: Scene, keys: list[Key], names: Names) -> str:
     parts = [_stays(len(cached), "cached"), _stays(len(stay), "with others that share it", "with others that share them"),
              _taken(scene.after, set(taken), names)]
     told = ", ".join(part for part in parts if part)
-    whole = f"{count(len(blocks), 'block')} {ids(blocks)} are" if len(blocks) > 1 else f"{blocks_text(blocks)} is"
+    whole = f"{counted(len(blocks), 'block')} {ids(blocks)} are" if len(blocks) > 1 else f"{blocks_text(blocks)} is"
     return f"its {whole} given back{f' ({told})' if told else ''}"
 
 
@@ -136,10 +138,10 @@ def _taken(after: Snapshot, blocks: set[int], names: Names) -> str:
 def _preemption(scene: Scene, names: Names, request: int, computed: int) -> Sentence:
     gone = [key for key in scene.before.rows if key[0] == request]
     what = "they are copied to host memory, from which it will go on" if request in scene.swapped else \
-        f"its {count(computed, 'computed token')} will have to be computed again{_unless_found(scene)}"
+        f"its {counted(computed, 'computed token')} will have to be computed again{_unless_found(scene)}"
     gives = _given_back(scene, gone, names) if gone else "it gives back what it took in this step"
     ahead = scene.after.waiting.index(request) if request in scene.after.waiting else 0
-    place = f"behind {count(ahead, 'other')}" if ahead else "at the head of the queue"
+    place = f"behind {counted(ahead, 'other')}" if ahead else "at the head of the queue"
     return "preempt", f"{names[request]} preempted, as no block is left for the others: {gives}; {what}; it waits {place}."
 
 
@@ -160,7 +162,7 @@ def _evictions(scene: Scene, names: Names) -> list[Sentence]:
     one = len(evicted) == 1
     lost = f"{'its content moves' if one else 'their contents move'} to host memory" if scene.tiered else \
         f"{'its content is' if one else 'their contents are'} no longer findable"
-    return [("evict", f"{count(len(evicted), 'cached block')} evicted to be used anew: {', '.join(shown)}{more}; {lost}.")]
+    return [("evict", f"{counted(len(evicted), 'cached block')} evicted to be used anew: {', '.join(shown)}{more}; {lost}.")]
 
 
 def _growth(scene: Scene, names: Names, step: Step) -> list[Sentence]:
@@ -193,8 +195,8 @@ def _admission(scene: Scene, names: Names, admission: tuple[int, int, int, bool]
     request, found, new, resumed = admission
     keys = [key for key in scene.after.rows if key[0] == request]
     name, again = names[request], " again" if resumed else ""
-    computes = f"{count(new, 'token')} computed in this step" if new >= 0 else \
-        f"{count(-new, 'token state')} come back from host memory"
+    computes = f"{counted(new, 'token')} computed in this step" if new >= 0 else \
+        f"{counted(-new, 'token state')} come back from host memory"
     row = scene.after.rows.get((request, 0))
     if row is None:                                    # admitted and preempted in one step
         return [("admit", f"{name} admitted{again}: {computes}.")]
@@ -211,9 +213,9 @@ def _reservations(scene: Scene, keys: list[Key]) -> str:
     first = rows[0]
     assert first.place is not None
     start, size, rounded = first.place
-    more = f" (and {count(len(rows) - 1, 'reservation')} as large for its other sequences)" if len(rows) > 1 else ""
+    more = f" (and {counted(len(rows) - 1, 'reservation')} as large for its other sequences)" if len(rows) > 1 else ""
     up = f", rounded up to {rounded:,} by the buddy allocator" if rounded > size else ""
-    return f"reserves {count(size, 'slot')} in a row from address {start:,} on{up}{more}, of which it will fill " \
+    return f"reserves {counted(size, 'slot')} in a row from address {start:,} on{up}{more}, of which it will fill " \
            f"{min(size, first.end):,}"
 
 
@@ -224,5 +226,5 @@ def _sharing(scene: Scene, names: Names, request: int, blocks: tuple[int, ...], 
     with_whom = names.several([key for b in shared for key in holders[b] if key[0] != request])
     parts = [f"{blocks_text(shared)} shared with {with_whom}" if shared else "",
              f"{ids(alone) if shared else blocks_text(alone)} held by nobody else" if alone else ""]
-    return [("share", f"{names[request]} finds {count(len(blocks) * block_size, 'token')} of its prompt in the prefix cache: "
+    return [("share", f"{names[request]} finds {counted(len(blocks) * block_size, 'token')} of its prompt in the prefix cache: "
                       f"{'; '.join(part for part in parts if part)}.")]

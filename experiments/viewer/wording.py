@@ -11,15 +11,6 @@ MOST_RUNS = 6
 MOST_NAMES = 6
 
 
-def count(n: int, noun: str) -> str:
-    """A number and its noun, in the plural where it is not one.
-
-    >>> count(1, "block"), count(2048, "slot")
-    ('1 block', '2,048 slots')
-    """
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 def ids(blocks: Sequence[int]) -> str:
     """Block ids in this order, runs of neighbours joined, the rest of many counted.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from experiments.whatif.hunt import LEAST, MOST, Range, hunt
 from experiments.whatif.search import range_of, searched_options
 from experiments.whatif.search_spec import Search
+from workloads.messages import counted
 
 LIMITS_PER_OCTAVE = 16                                 # made-up limits; values that are bisected for fall between them in turn
 
@@ -39,13 +40,9 @@ def search_line(search: Search, settings: int, seeds: int) -> str:
     fewest, most = search_values(search)
     each = settings * seeds
     what = ", ".join(searched_options(search))
-    asked = f"{_count(settings, 'setting')} x {_count(seeds, 'seed')} x {fewest:,} to {most:,} values of {what}"
+    asked = f"{counted(settings, 'setting')} x {counted(seeds, 'seed')} x {fewest:,} to {most:,} values of {what}"
     return (f"and the search: {asked}: {fewest * each:,} to at most {most * each:,} points more, by where the answer lies; "
             "fewer where a search ends early")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _splits(search: Search) -> tuple[int, int]:

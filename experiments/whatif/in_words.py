@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from experiments.prefix_text import percent
+from experiments.numbers import percent
 from experiments.shown import Line, Sentence, TextTable
 from experiments.whatif.answers import Answer, Effect, answers, broken
 from experiments.whatif.outcome import Group, Outcome
@@ -16,6 +16,7 @@ from experiments.whatif.simulate import METRICS, SEPARATOR
 from experiments.whatif.statistics import Estimate
 from experiments.whatif.store import DONE
 from sim.steady import parse_warmup
+from workloads.messages import counted
 
 UNLIKE = "one is averaged over the whole run, the other over the time of the traffic"
 SHOWN = (("concurrency_mean", "running", ""), ("queue_p99_s", "queue p99", "s"), ("ttft_p99_s", "TTFT p99", "s"),
@@ -137,12 +138,8 @@ def checks_sentence(outcome: Outcome, most: int) -> Sentence:
              if not check["ok"]]
     done = sum(row["status"] == DONE for row in outcome.rows)
     hidden = [f"{len(wrong) - most:,} more in results.sqlite"] if len(wrong) > most else []
-    return Sentence(f"{_counted(len(checks), 'cross-check')} of {_counted(done, 'point')}: "
+    return Sentence(f"{counted(len(checks), 'cross-check')} of {counted(done, 'point')}: "
                     + (f"{len(wrong):,} FAILED" if wrong else "all ok"), tuple(map(Sentence, [*wrong[:most], *hidden])))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _alike(group: Group) -> bool:

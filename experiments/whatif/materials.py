@@ -18,7 +18,7 @@ from experiments.whatif.options import parse
 from experiments.whatif.points import Point, files_of, option_files
 from sim.models.model import ModelShape
 from sim.models.model_config import load_model
-from workloads.messages import show_path
+from workloads.messages import reading_failed
 from workloads.request import ContentIds, InputError, Trace
 
 READING = ("format", "columns", "strict", "hash_block_size", "incremental_turns", "window", "session_rate")
@@ -100,7 +100,7 @@ def _digest_of(name: str, traces: Mapping[Key, Trace]) -> str:
             if path.is_file():
                 made.update(os.fsencode(os.path.relpath(path, name)) + b"\n" + path.read_bytes())
     except OSError as error:
-        raise InputError(f"{show_path(name)}: cannot be read: {error.strerror}") from None
+        raise reading_failed(name, error) from None
     return made.hexdigest()
 
 

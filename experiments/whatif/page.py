@@ -12,7 +12,7 @@ from experiments.whatif.outcome import Outcome
 from experiments.whatif.pictures import Drawn
 from experiments.whatif.points import shown
 from experiments.whatif.search_report import search_sentence
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 
 NAME = "report.html"
 MOST = 500                                             # settings, answers: a page that can still be read
@@ -58,20 +58,16 @@ def _facts(outcome: Outcome) -> Iterator[Line]:
     yield "scenario", show_path(os.path.basename(scenario.path))
     for name, value in scenario.options.items():
         yield name, shown(value)
-    yield "runs", (f"{_counted(len(outcome.groups), 'setting')} x {_counted(len(scenario.seeds), 'seed')} = "
-                   f"{_counted(outcome.grid_points, 'point')}")
+    yield "runs", (f"{counted(len(outcome.groups), 'setting')} x {counted(len(scenario.seeds), 'seed')} = "
+                   f"{counted(outcome.grid_points, 'point')}")
     if searched:
-        yield "", f"{searched:,} more points of the search"
+        yield "", f"{counted(searched, 'more point')} of the search"
     yield "warm-up", scenario.warm_up
     if len(scenario.seeds) > 1:
         yield "intervals", f"{100 * scenario.confidence:g} % confidence, Student's t over the seeds"
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
-
-
 def _verdict(outcome: Outcome, checked: str) -> tuple[str, bool]:
     """Whether the simulations agree with the formulas, and whether all of the grid could be run."""
     failed, wrong = failures(outcome)
-    return checked + (f"; {failed:,} points of the grid without a result" if failed else ""), not wrong and not failed
+    return checked + (f"; {counted(failed, 'point')} of the grid without a result" if failed else ""), not wrong and not failed

@@ -1,8 +1,7 @@
-"""What is wrong at a key of a scenario, and on which line of the file that is."""
+"""What is wrong at a key of a scenario."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -30,22 +29,3 @@ def at(keys: tuple[str, ...], function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     except InputError as error:
         raise Wrong(str(error), *keys) from None
-
-
-def line_of(text: str, section: str, key: str = "") -> int | None:
-    """The line where a key stands, 1 for the first; None where it cannot be told.
-
-    >>> line_of("seeds = 3\\n[sweep]\\n\\nrate = [1]", "sweep", "rate"), line_of("seeds = 3", "seeds")
-    (4, 1)
-    """
-    here = ""
-    first = key.split(".")[0]
-    for number, line in enumerate(text.splitlines(), 1):
-        header = re.match(r"\s*\[\s*[\"']?([\w.-]+)", line)
-        if header is not None:
-            here = header[1]
-            if here == section and not key:
-                return number
-        elif here == (section if key else "") and re.match(rf"\s*[\"']?{re.escape(first or section)}\b", line):
-            return number
-    return None

@@ -23,7 +23,7 @@ from experiments.whatif.pictures import draw
 from experiments.whatif.search import Found
 from experiments.whatif.search_report import search_sentence
 from experiments.whatif.simulate import CAPACITY, METRICS
-from workloads.messages import show_path
+from workloads.messages import counted, show_path
 
 JsonObject = dict[str, Any]
 FILES = {
@@ -50,7 +50,7 @@ def deliver_outcome(outcome: Outcome, folder: str, options: argparse.Namespace) 
     flags = [flag for flag, given in (("--no-figures", options.no_figures), ("--parquet", options.parquet)) if given]
     write_sweep_page(outcome, folder, figures, files, flags)
     notes = [*_counts(outcome, folder), *(f"drew {one}" for one in figures)]
-    deliver(document, options.json, options.quiet, lambda: _print(lines, notes, options.quiet), notes)
+    deliver(document, options.json, options.quiet, lambda: _print(lines, notes), notes)
 
 
 def outcome_json(outcome: Outcome) -> JsonObject:
@@ -84,13 +84,12 @@ def _found_json(outcome: Outcome, found: Found) -> JsonObject:
 
 
 # ---------------------------------------------------------------------- text
-def _print(lines: Sequence[str], notes: Sequence[str], quiet: bool) -> None:
+def _print(lines: Sequence[str], notes: Sequence[str]) -> None:
     console = Console(width=WIDEST, highlight=False)
     for line in lines:
         console.print(Text(line), soft_wrap=True)
-    if not quiet:
-        for note in notes:
-            console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
+    for note in notes:
+        console.print(Text.assemble(("note    ", "yellow"), note), soft_wrap=True)
 
 
 def text_of(outcome: Outcome) -> list[str]:
@@ -99,7 +98,7 @@ def text_of(outcome: Outcome) -> list[str]:
     Console(width=WIDEST, file=text, highlight=False).print(drawn(settings_table(outcome, SCREEN)))
     rows = [line.rstrip() for line in text.getvalue().rstrip("\n").split("\n")]
     hidden = len(outcome.groups) - SCREEN
-    rows += [f"{hidden:,} more settings in results.csv"] if hidden > 0 else []
+    rows += [f"{counted(hidden, 'more setting')} in results.csv"] if hidden > 0 else []
     searched = search_sentence(outcome)
     return [*_answer_lines(outcome), *([] if searched is None else ["", *searched.written()]), "", *rows,
             *(f"{label}: {said}" for label, said in remarks(outcome, SCREEN)), *checks_sentence(outcome, SCREEN).written()]
@@ -110,7 +109,7 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
     lines = [line for sentence in answer_sentences(outcome) for line in sentence.written()]
     yield from lines[:SCREEN]
     if len(lines) > SCREEN:
-        yield f"{len(lines) - SCREEN:,} more answers in results.json"
+        yield f"{counted(len(lines) - SCREEN, 'more answer')} in results.json"
 
 
 def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
@@ -119,4 +118,4 @@ def _counts(outcome: Outcome, folder: str) -> Iterator[str]:
     yield (f"{points} in {show_path(folder)}: {counts['run']:,} run now, {counts['kept']:,} kept from before"
            + (f", {failed:,} of the grid without a result" if failed else ""))
     if wrong:
-        yield f"{wrong:,} points failed a cross-check: see their result"
+        yield f"{counted(wrong, 'point')} failed a cross-check: see their result"

@@ -12,13 +12,12 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.whatif.options import check_value, option_name
-from experiments.whatif.places import Wrong, at, line_of
+from experiments.whatif.places import Wrong, at
 from experiments.whatif.search_spec import Search, read_search
 from experiments.whatif.values import Scalar, check_once, check_scalar, read_values
 from sim.catalog import ALLOCATORS
@@ -26,6 +25,7 @@ from sim.steady import parse_warmup
 from workloads.messages import show, show_path
 from workloads.request import InputError
 from workloads.synth.recipe import recipe_text
+from workloads.toml_text import decoded, line_of, load
 
 TRAFFIC = "traffic"
 SECTIONS = ("sweep", "baseline", "search", TRAFFIC)
@@ -90,32 +90,22 @@ def read_scenario(path: str) -> Scenario:
         On one line, with the file, the line where it can be told, the key and its value.
     """
     text = recipe_text(path)
-    try:
-        return parse_scenario(path, text.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise _no_toml(path, error) from None
+    return parse_scenario(path, decoded(text, _shown(path)))
 
 
 def parse_scenario(path: str, text: str) -> Scenario:
     """The scenario in the text of a file; complaints are as those of `read_scenario`."""
-    try:
-        table = tomllib.loads(text.replace("\r\n", "\n"))
-    except (ValueError, RecursionError) as error:
-        raise _no_toml(path, error) from None
+    table = load(text, _shown(path))
     try:
         return replace(_Reader(path, table).scenario(), text=text)
     except Wrong as error:
         line = line_of(text, *error.keys)
         where = ".".join(key for key in error.keys if key)
-        raise InputError(f"{_shown(path)}{f':{line}' if line else ''}: {where}: {error.problem}") from None
-
-
-def _no_toml(path: str, error: Exception) -> InputError:
-    return InputError(f"{_shown(path)}: not a TOML scenario: {' '.join(str(error).split())}")
+        raise InputError(f"{show_path(_shown(path))}{f':{line}' if line else ''}: {where}: {error.problem}") from None
 
 
 def _shown(path: str) -> str:
-    return "standard input" if path == "-" else show_path(path)
+    return "standard input" if path == "-" else path
 
 
 class _Reader:

@@ -26,7 +26,7 @@ from sim.models.model import ModelShape
 from sim.models.model_names import catalogue, find_name, named_quantization, shortened
 from sim.models.positions import positions
 from sim.models.quantization import kv_cache_dtype, layout, quantization
-from workloads.messages import json_fault
+from workloads.messages import complaint, json_fault, reading_failed, show_path
 from workloads.request import InputError
 from workloads.whole_file import bytes_of
 
@@ -185,9 +185,9 @@ def _read_json(path: Path) -> dict[str, Any]:
     except InputError:                                 # too long, and says so
         raise
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: no valid JSON: {json_fault(error, error.colno)}") from None
+        raise complaint(str(path), error.lineno, f"no valid JSON: {json_fault(error, error.colno)}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', '') or type(error).__name__}") from None
+        raise reading_failed(str(path), error) from None
     if not isinstance(config, dict):
-        raise InputError(f"{path}: must be an object of fields, not a {type(config).__name__}")
+        raise InputError(f"{show_path(str(path))}: must be an object of fields, not a {type(config).__name__}")
     return config

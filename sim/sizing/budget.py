@@ -11,13 +11,12 @@ and of 29,000 tokens) leave 3 hidden and 3 MLP widths in 16 bits a token. Each t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sim.models.model import ModelShape
 from sim.sizing.hardware import GIB, Gpu
 from sim.sizing.versions import NEWEST, Version
 from sim.sizing.weights import Shards, format_of, rank_bytes
-from workloads.request import InputError
 
 LOGIT_COPIES = 9.5
 NON_TORCH_GIB = (0.13, 0.55)                           # one GPU (v157, v158); with NCCL buffers (v155)
@@ -119,44 +118,6 @@ def budgets(model: ModelShape, gpu: Gpu, serving: Serving) -> list[Budget]:
                      + ", as start-up logs show") if measured.non_torch_gib is None \
         else Term("non-torch", measured.non_torch_gib, "measured")
     return [Budget(total, weights, activation, non_torch, _graphs(serving)) for weights in _weights(model, serving)]
-
-
-def fitting(model: ModelShape, gpu: Gpu, serving: Serving) -> list[Budget]:
-    """`budgets`, where something must be left for the KV cache.
-
-    Raises
-    ------
-    InputError
-        If nothing is; it names the smallest tensor-parallel size that would do.
-    """
-    made = budgets(model, gpu, serving)
-    least = min(made, key=lambda each: each.available_bytes)
-    if least.available_bytes <= 0:
-        ranks = serving.shards.tensor
-        raise InputError(f"{model.name} does not fit on {ranks} x {gpu.name}: {least.weights.gib:.2f} GiB weights, "
-                         f"{least.activation.gib + least.overhead_gib:.2f} GiB activations and overhead, "
-                         f"{least.total.gib:.2f} GiB usable a GPU; {_hint(model, gpu, serving)}")
-    return made
-
-
-def smallest_tensor_parallel(model: ModelShape, gpu: Gpu, serving: Serving, above: int = 0) -> int | None:
-    """The smallest power of two of ranks, more than ``above``, that leaves room for a KV cache."""
-    for size in (1 << k for k in range(11)):
-        if size <= above:
-            continue
-        wider = replace(serving, shards=replace(serving.shards, tensor=size))
-        try:
-            if min(each.available_bytes for each in budgets(model, gpu, wider)) > 0:
-                return size
-        except InputError:                             # the heads cannot be shared out over so many
-            continue
-    return None
-
-
-def _hint(model: ModelShape, gpu: Gpu, serving: Serving) -> str:
-    size = smallest_tensor_parallel(model, gpu, serving, above=serving.shards.tensor)
-    return "no tensor-parallel size leaves room" if size is None \
-        else f"--tensor-parallel-size {size} is the smallest that leaves room"
 
 
 # ---------------------------------------------------------------------- the terms

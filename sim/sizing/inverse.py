@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from sim.sizing.deployment import Deployment
+from sim.sizing.budget import Budget, budgets
+from sim.sizing.deployment import Deployment, serving
 from sim.sizing.hardware import GIB, Gpu
 from sim.sizing.plan import Plan, plan
 from sim.sizing.startup import report
 from workloads.request import InputError
 
-MOST_RANKS = 64
+MOST_RANKS = 1024
 LENGTHS = (2048, 4096, 8192, 16384, 32768, 65536, 131072)
 
 
@@ -48,6 +49,26 @@ def smallest_tensor_parallel(asked: Deployment) -> int | None:
             return size
         size *= 2
     return None
+
+
+def fitting(asked: Deployment) -> tuple[Budget, ...]:
+    """The budgets of a deployment on a GPU, where something must be left for the KV cache.
+
+    Raises
+    ------
+    InputError
+        If nothing is; it names the smallest tensor-parallel size that would serve.
+    """
+    assert asked.gpu is not None
+    made = tuple(budgets(asked.model, asked.gpu, serving(asked)))
+    least = min(made, key=lambda each: each.available_bytes)
+    if least.available_bytes <= 0:
+        size = smallest_tensor_parallel(asked)
+        hint = "no tensor-parallel size serves" if size is None else f"--tensor-parallel-size {size} is the smallest that serves"
+        raise InputError(f"{asked.model.name} does not fit on {asked.shards.tensor} x {asked.gpu.name}: "
+                         f"{least.weights.gib:.2f} GiB weights, {least.activation.gib + least.overhead_gib:.2f} GiB activations "
+                         f"and overhead, {least.total.gib:.2f} GiB usable a GPU; {hint} max_model_len {asked.longest:,}")
+    return made
 
 
 def smallest_card(asked: Deployment, cards: Iterable[Gpu]) -> Gpu | None:

@@ -37,7 +37,7 @@ class Report:
         return self.longest is None
 
     def lines(self) -> list[str]:
-        """The two lines of the log (rule 48, the two-line form).
+        """The log in two lines, as vLLM before 0.28 prints it; since then one, these joined by a comma (rule 48).
 
         >>> print(*Report(20480, 8001, 327066, 20480 / 501, 1, None).lines(), sep="\\n")
         GPU KV cache size: 327,066 tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from workloads.messages import show_path
+from workloads.messages import reading_failed, show_path
 from workloads.readers import kv_cache_tester, servegen
 from workloads.readers.common import LIKELY, head_of
 from workloads.readers.read_options import ReadOptions
@@ -34,7 +34,7 @@ def read_folder(path: str, options: ReadOptions, format: str | None = None) -> R
         names = sorted(os.listdir(path))
         found = None if format == kv_cache_tester.READER.name else servegen.read_folder(path, options)
     except OSError as error:
-        raise InputError(f"{show_path(path)}: {(error.strerror or 'cannot be read').lower()}") from None
+        raise reading_failed(path, error) from None
     if found is not None:
         return replace(found, format=servegen.READER.name)
     files = [name for name in names if name.endswith(SESSIONS) and format != servegen.READER.name]

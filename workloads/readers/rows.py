@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workloads.later import Later
-from workloads.messages import show_path
+from workloads.messages import counted, reasons_in_words, show_path
 from workloads.readers.read_options import ReadOptions
 from workloads.readers.times import join_stamps, since_first_us
 from workloads.request import ContentIds, InputError, IntArray, Trace, first_of_sessions
@@ -90,8 +90,8 @@ class Rows:
         output = np.ones(len(self), np.int64) if self.output_tokens is None else self.output_tokens
         rows, dropped = self._kept(output)
         if options.strict and dropped:                 # drawn rows; readers refuse those of a file where they stand
-            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values())} of {len(self)} rows have no token: "
-                             + ", ".join(f"{n} {reason}" for reason, n in dropped.items()))
+            raise InputError(f"{show_path(self.path)}: --strict: {sum(dropped.values()):,} of {counted(len(self), 'row')} "
+                             "have no token: " + reasons_in_words(dropped))
         notes, arrival_us = [*self.notes, *self._cannot_show()], None
         if self.stamps is not None:
             arrival_us = self._arrivals(rows, options)
@@ -120,8 +120,8 @@ class Rows:
             return EVERY_ROW, {}
         rows = np.flatnonzero(~(no_prompt | no_output))
         if len(rows) == 0:
-            left_out = ", ".join(f"{n} {reason}" for reason, n in dropped.items())
-            raise InputError(f"{show_path(self.path)}: no request is left of {len(no_prompt)} rows, dropped: {left_out}")
+            raise InputError(f"{show_path(self.path)}: no request is left of {counted(len(no_prompt), 'row')}: "
+                             + reasons_in_words(dropped))
         return rows, dropped
 
     def _arrivals(self, rows: IntArray | slice, options: ReadOptions) -> IntArray:

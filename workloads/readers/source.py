@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workloads.messages import complaint, show_path
+from workloads.messages import complaint, reading_failed, show_path
 from workloads.readers.packed import STDIN, Damaged, pieces
 from workloads.readers.read_options import ReadOptions
 from workloads.request import InputError
@@ -171,7 +171,6 @@ def _readable(path: str, shown: str, options: ReadOptions) -> Iterator[bytes]:
     try:
         yield from pieces(path, options.tick)
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"{show_path(shown)}: {reason.lower()}") from None
+        raise reading_failed(shown, error) from None
     except ValueError as error:  # a NUL in the path itself
         raise InputError(f"{show_path(shown)}: {error}") from None

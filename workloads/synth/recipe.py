@@ -12,8 +12,8 @@ Each part has a random stream of its own: other arrivals leave the lengths as th
 from __future__ import annotations
 
 import os
+import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from workloads.messages import show, show_path
+from workloads.messages import reading_failed, show, show_path
 from workloads.request import InputError, IntArray, Trace
 from workloads.synth.arrivals import ARRIVALS, Users
 from workloads.synth.content import Paths, contents, no_pieces
@@ -31,6 +31,7 @@ from workloads.synth.lengths import Outputs, Tokens, correlate
 from workloads.synth.schedule import Rows, Schedule, schedule
 from workloads.synth.sharing import Sharing, SharingKey
 from workloads.synth.words import words
+from workloads.toml_text import decoded, line_of_path, load
 
 MOST_REQUESTS = 10_000_000
 LARGEST_RECIPE = 1_000_000                             # bytes
@@ -88,9 +89,9 @@ def recipe_text(path: str | os.PathLike[str]) -> bytes:
             with Path(path).open("rb") as file:
                 text = file.read(LARGEST_RECIPE + 1)
     except OSError as error:
-        raise InputError(f"{shown}: {error.strerror or error}") from None
+        raise reading_failed("standard input" if path == "-" else os.fspath(path), error) from None
     except ValueError as error:                        # a name with a NUL
-        raise InputError(f"{shown}: not a TOML recipe: {error}") from None
+        raise InputError(f"{shown}: no TOML: {error}") from None
     if len(text) > LARGEST_RECIPE:
         raise InputError(f"{shown}: more than {LARGEST_RECIPE:,} bytes are no recipe")
     return text
@@ -116,14 +117,22 @@ def recipe_of_text(text: bytes, path: str, changed: Mapping[str, object] | None 
     >>> recipe_of_text(text, "a.toml", {"arrivals.rate": 4}).arrival_us.tolist()
     [0, 250000, 500000]
     """
-    shown = "standard input" if path == "-" else show_path(path)
+    shown = "standard input" if path == "-" else path
+    written, changes = decoded(text, shown), changed or {}
+    table = load(written, shown)
     try:
-        table = tomllib.loads(text.decode("utf-8"))
-        return recipe(with_changes(table.get("traffic", table), changed or {}))
+        return recipe(with_changes(table.get("traffic", table), changes))
     except InputError as error:
-        raise InputError(f"{shown}: {error}") from None
-    except (ValueError, RecursionError) as error:      # not TOML, not UTF-8, a number of 5,000 digits
-        raise InputError(f"{shown}: not a TOML recipe: {' '.join(str(error).split())}") from None
+        line = _line(written, str(error), "traffic." if "traffic" in table else "", changes)
+        raise InputError(f"{show_path(shown)}{f':{line}' if line else ''}: {error}") from None
+
+
+def _line(text: str, problem: str, within: str, changed: Mapping[str, object]) -> int | None:
+    """Where the key stands that a complaint begins with; None where it does not stand in the text, or was changed."""
+    at = re.match(r"(?:(?P<part>[\w.-]+): )?(?:unknown key '(?P<key>[^']+)')?", problem)
+    path = ".".join(filter(None, at.groups())) if at else ""
+    asked = any(f"{path}.".startswith(f"{key}.") for key in changed)
+    return line_of_path(text, within + path) if path and not asked else None
 
 
 def with_changes(table: Mapping[str, Any], changed: Mapping[str, object]) -> dict[str, Any]:
