@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from small import config_of, parts, states, trace_of
 
-from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState
+from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState, merged
 from sim.memory.allocator import SlotCounts
 
 A, B = (5, 3), (6, 1)                                  # the requests of LEDGER.md's worked example
@@ -145,7 +145,7 @@ def test_idle_time_between_requests_is_counted():
 
 def test_a_wrong_sum_is_refused_with_all_terms():
     ledger = Ledger(20, 3)
-    with pytest.raises(BrokenInvariant, match=r"20 slots.*add up to 19: token_states 11, .*idle 3"):
+    with pytest.raises(BrokenInvariant, match=r"has 20 slots, its parts add up to 19: token_states 11, .*idle 3"):
         ledger.book(PoolState(SlotCounts(11, 2, 3, 0, 0, 0, 3), 0, None, 2), 1)
     with pytest.raises(BrokenInvariant):
         ledger.book(PoolState(SlotCounts(11, 2, 3, -1, 0, 0, 5), 0, None, 2), 1)
@@ -186,3 +186,46 @@ def test_sums_up_to_a_moment_in_what_was_booked_last():
     assert ledger.before(15) == Integrals(115, [400 + 50 + 30, 100 + 5, 0, 0, 0, 0, 500 + 50 + 15], 600 + 50 + 35,
                                           500 + 50 + 35, 200, Counter({1: 100, 2: 15}))
     assert ledger.before(0).running_us is not ledger.total.running_us
+
+
+def test_what_is_booked_adds_up():
+    # 3 us with 5 used of 20 (2 of them internal), then 2 us with 9 used (4 internal), then nobody for 4 us.
+    ledger = Ledger(20, 3)
+    ledger.book(PoolState(SlotCounts(2, 1, 2, 4, 1, 0, 10), 7, 6, 1), 3)
+    ledger.book(PoolState(SlotCounts(3, 2, 4, 0, 2, 9, 0), 10, 5, 2), 2)
+    ledger.book(PoolState(SlotCounts(0, 0, 0, 8, 0, 0, 12), 0, None, 0), 4)
+    assert ledger.total == Integrals(9, [12, 7, 14, 12 + 32, 7, 18, 30 + 48], 21 + 20, 15 + 18, 18 + 10,
+                                     Counter({1: 3, 2: 2, 0: 4}))
+    assert (ledger.peak_running, ledger.peak_used) == (2, 9)
+    assert ledger.internal_excess == 0                 # 2 - 3 x 1, 4 - 3 x 2, and 0 of an empty pool
+
+
+def test_internal_excess_is_below_zero_where_all_have_less_than_they_may():
+    ledger = Ledger(20, 3)
+    ledger.book(PoolState(SlotCounts(2, 1, 2, 0, 0, 0, 15), 5, None, 1), 3)
+    assert ledger.internal_excess == 2 - 3
+    assert Ledger(20, 3).internal_excess == -20        # nothing was booked: lower than any pool of 20 could have
+
+
+def test_before_anything_is_booked():
+    ledger = Ledger(20, 3)
+    assert ledger.before(5) == Integrals() and (ledger.peak_running, ledger.peak_used) == (0, 0)
+
+
+def test_a_run_of_steps_has_the_peak_of_its_last_state():
+    ledger = Ledger(20, 3)
+    last = PoolState(SlotCounts(4, 3, 2, 6, 0, 0, 5), 9, None, 1)
+    ledger.book_run(last, SlotCounts(7, 7, 4, 12, 0, 0, 10), 18, 2)
+    assert ledger.peak_used == 9 and ledger.total.physical == 18
+    assert ledger.before(1).physical == 18 - 9         # cached slots are in no table
+
+
+def test_two_pools_in_one():
+    a, b = Ledger(20, 3), Ledger(10, 3)
+    a.book(PoolState(SlotCounts(2, 1, 3, 4, 1, 0, 9), 7, 6, 2), 5)
+    b.book(PoolState(SlotCounts(3, 2, 4, 0, 0, 1, 0), 8, 3, 1), 2)
+    b.book(PoolState(SlotCounts(0, 0, 0, 0, 0, 0, 10), 0, None, 0), 3)
+    both = merged([a, b], Counter({3: 2, 2: 3}))
+    assert both.total == Integrals(5, [16, 9, 23, 20, 5, 2, 45 + 30], 35 + 16, 30 + 18, 30 + 6, Counter({3: 2, 2: 3}))
+    assert (both.capacity, both.peak_running, both.peak_used, both.internal_excess) == (30, 3, 9, 4 - 3)
+    assert merged([Ledger(4, 3)], Counter()).peak_running == 0
