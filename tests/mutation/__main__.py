@@ -34,22 +34,32 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sample", type=int, help="of each file only so many mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--again", action="store_true", help="ask only about the last run's survivors and functions changed since")
     parser.add_argument("--fast-only", action="store_true", help="ask only the tests about the target")
     args = parser.parse_args()
     for name in args.targets or TARGETS:
         folder = args.folder.resolve() / name
-        copy_sources(folder)
+        copy_sources(folder, args.again)
         results = run(folder, TARGETS[name], args)
         print(report(folder, results), flush=True)
 
 
-def copy_sources(folder):
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def copy_sources(folder, again=False):
+    """A fresh copy of everything; ``again`` keeps what mutmut found out, but for the survivors."""
+    for path in folder.glob("*"):
+        if not (again and path.name == "mutants"):
+            (shutil.rmtree if path.is_dir() else Path.unlink)(path)
+    folder.mkdir(parents=True, exist_ok=True)
     unwanted = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
         path = ROOT / name
         (shutil.copytree(path, folder / name, ignore=unwanted) if path.is_dir() else shutil.copy(path, folder / name))
+    (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    for meta in (folder / "mutants" / "sim").rglob("*.py.meta"):
+        known = json.loads(meta.read_text(encoding="utf-8"))
+        codes = known["exit_code_by_key"]
+        codes.update({name: None for name, code in codes.items() if way(code, False) == "alive"})
+        meta.write_text(json.dumps(known), encoding="utf-8")
 
 
 def run(folder, target, args):
@@ -58,7 +68,7 @@ def run(folder, target, args):
     names = sampled(folder, target, args) if args.sample else []
     mutmut(folder, ["run", "--max-children", str(args.processes), *names], "fast.log")
     first = exit_codes(folder, names)
-    alive = [name for codes in first.values() for name, code in codes.items() if code not in KILLED + ENDLESS]
+    alive = [name for codes in first.values() for name, code in codes.items() if way(code, False) == "alive"]
     if alive and target.wide and not args.fast_only:
         configure(folder, target, target.wide)
         (folder / "mutants" / "mutmut-stats.json").unlink()

@@ -19,11 +19,13 @@ def _tests(names):
     return tuple(f"tests/test_{name}.py" for name in names.split())
 
 
+RECORDED = "tests/test_conform.py::test_decisions_step_by_step"
+JUMPING = "tests/test_conform.py::test_decisions_when_decode_steps_are_made_together"
 ENGINE = _tests("scheduler policies sequences static_batching fork stays steady crosscheck relations more_allocators grouped"
                 " host_tier warm_start ledger request_log pace closed_loop sequence_columns replicas conform bad_input"
                 " cache_options prefix_tiers prefix_stats")
-MEMORY = _tests("arena block_pool walk_arena walk_paged fork more_allocators grouped host_tier eviction_policies prefix_stats"
-                " prefix_tiers block_hash sequences relations crosscheck conform cache_options")
+MEMORY = _tests("arena contiguous block_pool walk_arena walk_paged fork more_allocators grouped host_tier eviction_policies"
+                " prefix_stats prefix_tiers block_hash sequences relations crosscheck conform cache_options")
 MODELS = _tests("model model_names layer_kinds layer_groups mlp_layers weights weight_logs hardware budget kv_formula capacity"
                 " startup_logs bad_config published_numbers")
 
@@ -32,19 +34,20 @@ TARGETS = {
                      _tests("ledger crosscheck relations stays replicas warm_start sequences request_log pace")),
     "arena": Target(("sim/memory/arena.py",), (*_tests("arena walk_arena"), "sim/memory/arena.py"),
                     _tests("arena walk_arena ledger more_allocators relations")),
-    "contiguous": Target(("sim/memory/contiguous.py",), (*_tests("walk_arena ledger fork"), "sim/memory/contiguous.py"),
-                         _tests("walk_arena ledger fork more_allocators relations sequences policies static_batching crosscheck"
+    "contiguous": Target(("sim/memory/contiguous.py",), (*_tests("contiguous walk_arena ledger fork"),
+                                                            "sim/memory/contiguous.py"),
+                         _tests("contiguous walk_arena ledger fork more_allocators relations sequences policies static_batching"
+                                " crosscheck"
                                 " replicas bad_input")),
     "block_pool": Target(("sim/memory/block_pool.py",), (*_tests("block_pool walk_paged"), "sim/memory/block_pool.py"), MEMORY),
-    "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork conform"), "sim/memory/paged.py"),
+    "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger")),
-    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies conform"), "sim/scheduler.py"), ENGINE),
+    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies static_batching"), RECORDED, JUMPING), ENGINE),
     "memory": Target(("sim/memory/*.py",), (*MEMORY, "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
-    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler steady policies static_batching conform pace stays"),
-                                     "sim"), ENGINE),
+    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays"), RECORDED, JUMPING), ENGINE),
     "models": Target(("sim/models/*.py",), (*MODELS, "sim/models"), _tests("catalogue plan calibrate_readers")),
     "sizing": Target(("sim/sizing/*.py", "sim/kv_formula.py"),
                      (*_tests("kv_formula budget capacity hardware plan cost startup_logs weights version_switches"),
