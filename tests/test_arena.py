@@ -83,7 +83,7 @@ def test_a_capacity_below_zero_is_named(kind):
 @pytest.mark.parametrize("kind", PLACEMENTS)
 def test_an_empty_pool_holds_nothing(kind):
     arena = PLACEMENTS[kind](0)
-    assert arena.place(1) is None and arena.largest_hole() == 0
+    assert arena.place(1) is None and arena.largest_hole() == 0 and arena.holes() == []
 
 
 @settings(max_examples=120 * LONG)

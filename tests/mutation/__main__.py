@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sample", type=int, help="of each file only so many mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="ask only about the last run's survivors and functions changed since")
+    parser.add_argument("--again", action="store_true", help="ask only about survivors of the last run and what changed since")
     parser.add_argument("--fast-only", action="store_true", help="ask only the tests about the target")
     args = parser.parse_args()
     for name in args.targets or TARGETS:
