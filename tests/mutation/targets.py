@@ -40,7 +40,7 @@ TARGETS = {
                                 " crosscheck"
                                 " replicas bad_input")),
     "block_pool": Target(("sim/memory/block_pool.py",), (*_tests("block_pool walk_paged"), "sim/memory/block_pool.py"), MEMORY),
-    "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork"), RECORDED, "sim/memory/paged.py"),
+    "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork prefix_stats"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger")),
     "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies static_batching"), RECORDED, JUMPING), ENGINE),
