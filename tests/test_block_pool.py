@@ -203,6 +203,19 @@ def test_of_three_copies_the_oldest_left_is_found():
     assert pool.find(hashes(5, 6)).tolist() == [-1, 4]
 
 
+def test_one_that_had_a_copy_goes_beside_one_that_has():
+    pool = BlockPool(6, 10)
+    blocks = [pool.take(1) for _ in range(4)]
+    for block, content in zip(blocks, (5, 5, 6, 6), strict=True):
+        pool.cache(block, hashes(content))
+    pool.release(blocks[1])
+    pool.take(2)                                       # the copy of block 1 is gone
+    pool.release(blocks[0])
+    pool.release(blocks[2])
+    assert pool.take(2).tolist() == [1, 3] and pool.evicted == 3
+    assert pool.find(hashes(5, 6)).tolist() == [-1, 4]
+
+
 def test_a_lookup_stops_at_the_first_miss():
     pool = BlockPool(6, 10)
     pool.cache(pool.take(3), hashes(1, 2, 3))
