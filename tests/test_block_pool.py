@@ -126,6 +126,23 @@ def test_a_holder_that_leaves_must_not_be_the_last():
         pool.leave(table[:1])
 
 
+@pytest.mark.parametrize(("full", "queue"), [
+    ([3], [4, 2, 1, 5, 6, 3]), ([2, 4], [3, 1, 5, 6, 4, 2]), ([3, 4], [2, 1, 5, 6, 4, 3]), ([1, 2, 3, 4], [5, 6, 4, 3, 2, 1])])
+def test_whichever_blocks_of_a_table_are_full(full, queue):
+    pool = BlockPool(7, 10)
+    table = pool.take(4)
+    pool.cache(np.array(full), np.array(full))
+    pool.release(table)
+    assert pool.free_queue().tolist() == queue and pool.cached_free == len(full)
+
+
+def test_what_a_new_pool_is():
+    pool = BlockPool(4)
+    assert (pool.num_blocks, pool.free, pool.caching) == (4, 3, False)
+    assert pool.ref.dtype == np.int32 and pool.hash_of.dtype == np.int64
+    assert BlockPool(4, 1).caching and BlockPool(4, caching=True).caching and not BlockPool(4, 1, caching=False).caching
+
+
 def test_there_must_be_a_null_block():
     assert BlockPool(1).free == 0
     with pytest.raises(ValueError, match="num_blocks must be at least 1, the null block, not 0"):
