@@ -64,7 +64,7 @@ def copy_sources(folder, again=False):
 
 def run(folder, target, args):
     """File -> mutant -> (exit code, whether only the wider tests decided)."""
-    configure(folder, target, target.fast)
+    configure(folder, target, target.fast, target.chosen)
     names = sampled(folder, target, args) if args.sample else []
     mutmut(folder, ["run", "--max-children", str(args.processes), *names], "fast.log")
     first = exit_codes(folder, names)
@@ -77,10 +77,10 @@ def run(folder, target, args):
     return {path: {name: (code, name in alive) for name, code in codes.items()} for path, codes in last.items()}
 
 
-def configure(folder, target, tests):
+def configure(folder, target, tests, chosen=""):
     """mutmut's settings; the time allowed is generous, since the machine may be doing something else as well."""
     settings = {"source_paths": ["sim"], "only_mutate": target.files, "also_copy": [name for name in COPIED if name != "tests"],
-                "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "tests.mutation.plugin"],
+                "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "tests.mutation.plugin", *(["-k", chosen] if chosen else [])],
                 "pytest_add_cli_args_test_selection": tests, "timeout_multiplier": ["4"], "timeout_constant": ["3"],
                 "track_dependencies": ["false"], "use_git_change_detection": ["false"]}
     lines = [f"{key} =\n" + "".join(f"    {value}\n" for value in values) for key, values in settings.items()]

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """Files of the source (patterns), the tests about them, the wider ones."""
+    """Files of the source (patterns), the tests about them, the wider ones, and which of the former are asked (pytest's ``-k``)."""
 
     files: tuple[str, ...]
     fast: tuple[str, ...]
     wide: tuple[str, ...]
+    chosen: str = ""
 
 
 def _tests(names):
@@ -42,12 +43,13 @@ TARGETS = {
     "block_pool": Target(("sim/memory/block_pool.py",), (*_tests("block_pool walk_paged"), "sim/memory/block_pool.py"), MEMORY),
     "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork prefix_stats"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
-                           " more_allocators conform cache_options warm_start ledger")),
-    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies sequences"), RECORDED, JUMPING), ENGINE),
+                           " more_allocators conform cache_options warm_start ledger"), "not random"),
+    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies sequences"), RECORDED, JUMPING), ENGINE, "not random"),
     "memory": Target(("sim/memory/*.py",), (*MEMORY, "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
-    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays"), RECORDED, JUMPING), ENGINE),
+    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays"), RECORDED, JUMPING), ENGINE,
+                     "not random"),
     "models": Target(("sim/models/*.py",), (*MODELS, "sim/models"), _tests("catalogue plan calibrate_readers")),
     "sizing": Target(("sim/sizing/*.py", "sim/kv_formula.py"),
                      (*_tests("kv_formula budget capacity hardware plan cost startup_logs weights version_switches"),
