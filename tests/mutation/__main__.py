@@ -80,7 +80,8 @@ def run(folder, target, args):
 def configure(folder, target, tests, chosen=""):
     """mutmut's settings; the time allowed is generous, since the machine may be doing something else as well."""
     settings = {"source_paths": ["sim"], "only_mutate": target.files, "also_copy": [name for name in COPIED if name != "tests"],
-                "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "tests.mutation.plugin", *(["-k", chosen] if chosen else [])],
+                "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "tests.mutation.plugin",
+                                        *(["-k", chosen] if chosen else [])],
                 "pytest_add_cli_args_test_selection": tests, "timeout_multiplier": ["4"], "timeout_constant": ["3"],
                 "track_dependencies": ["false"], "use_git_change_detection": ["false"]}
     lines = [f"{key} =\n" + "".join(f"    {value}\n" for value in values) for key, values in settings.items()]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """Files of the source (patterns), the tests about them, the wider ones, and which of the former are asked (pytest's ``-k``)."""
+    """Files of the source (patterns), the tests about them, the wider ones; which of the former are asked (pytest's ``-k``)."""
 
     files: tuple[str, ...]
     fast: tuple[str, ...]
@@ -38,13 +38,13 @@ TARGETS = {
     "contiguous": Target(("sim/memory/contiguous.py",), (*_tests("contiguous walk_arena ledger fork"),
                                                             "sim/memory/contiguous.py"),
                          _tests("contiguous walk_arena ledger fork more_allocators relations sequences policies static_batching"
-                                " crosscheck"
-                                " replicas bad_input")),
+                                " crosscheck replicas bad_input")),
     "block_pool": Target(("sim/memory/block_pool.py",), (*_tests("block_pool walk_paged"), "sim/memory/block_pool.py"), MEMORY),
     "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork prefix_stats"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger"), "not random"),
-    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies sequences"), RECORDED, JUMPING), ENGINE, "not random"),
+    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler policies sequences"), RECORDED, JUMPING), ENGINE,
+                        "not random"),
     "memory": Target(("sim/memory/*.py",), (*MEMORY, "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
