@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--sample", type=int, help="of each file only so many mutants, drawn with --seed")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--again", action="store_true", help="ask only about survivors of the last run and what changed since")
+    parser.add_argument("--again", action="store_true", help="ask only about survivors not judged, and what changed")
     parser.add_argument("--fast-only", action="store_true", help="ask only the tests about the target")
     args = parser.parse_args()
     for name in args.targets or TARGETS:
@@ -45,7 +45,8 @@ def main():
 
 
 def copy_sources(folder, again=False):
-    """A fresh copy of everything; ``again`` keeps what mutmut found out, but for the survivors."""
+    """A fresh copy of everything; ``again`` keeps what mutmut found out, but for the survivors not judged."""
+    open_ones = not_judged(folder) if again else set()
     for path in folder.glob("*"):
         if not (again and path.name == "mutants"):
             (shutil.rmtree if path.is_dir() else Path.unlink)(path)
@@ -58,8 +59,15 @@ def copy_sources(folder, again=False):
     for meta in (folder / "mutants" / "sim").rglob("*.py.meta"):
         known = json.loads(meta.read_text(encoding="utf-8"))
         codes = known["exit_code_by_key"]
-        codes.update({name: None for name, code in codes.items() if way(code, False) == "alive"})
+        codes.update({name: None for name in codes if name in open_ones})
         meta.write_text(json.dumps(known), encoding="utf-8")
+
+
+def not_judged(folder):
+    """Survivors of the last run that `judged.txt` does not know."""
+    alive = [name for codes in exit_codes(folder, []).values() for name, code in codes.items() if way(code, False) == "alive"]
+    verdicts = judged()
+    return {name for name, line in asked(folder, "lines", alive).items() if line not in verdicts}
 
 
 def run(folder, target, args):
