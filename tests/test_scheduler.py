@@ -102,3 +102,25 @@ def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
     config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
     run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
     assert run.log.admitted_us.tolist() == [0, 10, 10]
+
+
+def test_a_prompt_goes_on_in_chunks_beside_one_that_comes_back_from_the_host():
+    # Six blocks of 4; request 0 computes 4 tokens a step, 1 and 2 decode. In step 2 it takes the last block of 2, which comes back
+    # with its 5 tokens in step 3, as 1 has ended, has to leave again in step 4 and stays away until the prompt is done.
+    config = config_of(7, 4, 40, max_num_seqs=8, max_num_batched_tokens=16, long_prefill_token_threshold=4, swap_blocks=9,
+                       longest_jump=1)
+    steps = steps_of(trace_of([(24, 1), (4, 3), (4, 10)]), config)
+    assert [s.new_tokens for s in steps[:7]] == [12, 6, 5, 4, 4, 4, 0]
+    assert [s.preempted for s in steps[:7]] == [[], [], [(2, 5)], [], [(2, 5)], [], []]
+    assert [s.swapped_in for s in steps[:7]] == [[], [], [], [(2, 5)], [], [], [(2, 5)]]
+
+
+def test_two_prompts_go_on_in_chunks_one_of_them_back_from_the_host():
+    # Four blocks of 4, chunks of 2. In step 4 request 1 would need a third block; it comes back in step 5 with 8 of its 10
+    # tokens, as 0 has ended, and 2 is admitted in the same step: both compute two tokens in the next.
+    config = config_of(5, 4, 16, max_num_seqs=2, max_num_batched_tokens=16, long_prefill_token_threshold=2, swap_blocks=9,
+                       reserve_full_isl=False, longest_jump=1)
+    steps = steps_of(trace_of([(2, 5), (10, 1), (4, 1)]), config)
+    assert [s.new_tokens for s in steps] == [4, 3, 3, 3, 1, 2, 4]
+    assert [(s.preempted, s.swapped_in) for s in steps[4:6]] == [([(1, 8)], []), ([], [(1, 8)])]
+    assert [(a[0], a[2]) for a in steps[5].admitted] == [(2, 2)] and sorted(steps[6].sampling) == [1, 2]
