@@ -104,6 +104,17 @@ def test_a_head_held_back_by_the_token_budget_is_not_refused():
     assert got == [(8, 0, 0, 0, 0, 0, 12), (4, 0, 0, 0, 0, 0, 16)]
 
 
+def test_nor_is_it_where_steps_are_made_together():
+    # 4 blocks. Two decode and use up the budget of 2 until the first ends after step 5; the third, of 3 blocks, is refused then.
+    trace, got = trace_of([(2, 6), (2, 6), (10, 1)]), {}
+    for jump in (1, 50):
+        got[jump] = states(trace, config_of(5, 4, 16, max_num_seqs=None, max_num_batched_tokens=2, longest_jump=jump), "paged")
+    assert [state[1] for state in got[1][1]][:8] == [
+        (2, 2, 0, 0, 0, 0, 12), (4, 4, 0, 0, 0, 0, 8), (6, 2, 0, 0, 0, 0, 8), (8, 3, 1, 0, 0, 0, 4), (10, 1, 1, 0, 0, 0, 4),
+        (12, 2, 2, 0, 0, 0, 0), (6, 1, 1, 0, 0, 8, 0), (7, 0, 1, 0, 0, 8, 0)]
+    assert got[1][0].ledger.total == got[50][0].ledger.total and got[50][0].steps == got[1][0].steps
+
+
 def test_chunked_prefill_allocates_by_the_chunk_paged_and_at_once_contiguous():
     config = config_of(6, 4, 12, max_num_seqs=4, max_num_batched_tokens=4, placement="first-fit")
     assert parts(trace_of([(10, 1)]), config, "paged") == [
