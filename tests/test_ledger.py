@@ -115,6 +115,19 @@ def test_nor_is_it_where_steps_are_made_together():
     assert got[1][0].ledger.total == got[50][0].ledger.total and got[50][0].steps == got[1][0].steps
 
 
+def test_nor_one_whose_whole_prompt_is_more_than_the_rest_of_the_budget():
+    # 5 blocks, no chunks: beside the first two there is a budget of 6 for the 7 tokens of the third, whose 2 blocks are not free
+    # from step 3 on either.
+    trace, got = trace_of([(2, 6), (2, 6), (7, 1)]), {}
+    for jump in (1, 50):
+        config = config_of(6, 4, 8, max_num_seqs=4, max_num_batched_tokens=8, enable_chunked_prefill=False, longest_jump=jump)
+        got[jump] = states(trace, config, "paged")
+    assert [state[1] for state in got[1][1]] == [
+        (4, 4, 0, 0, 0, 0, 12), (6, 2, 0, 0, 0, 0, 12), (8, 0, 0, 0, 0, 0, 12), (10, 4, 2, 0, 0, 0, 4), (12, 2, 2, 0, 0, 0, 4),
+        (14, 0, 2, 0, 0, 0, 4), (7, 0, 1, 0, 0, 0, 12)]
+    assert got[1][0].ledger.total == got[50][0].ledger.total
+
+
 def test_chunked_prefill_allocates_by_the_chunk_paged_and_at_once_contiguous():
     config = config_of(6, 4, 12, max_num_seqs=4, max_num_batched_tokens=4, placement="first-fit")
     assert parts(trace_of([(10, 1)]), config, "paged") == [

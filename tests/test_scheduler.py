@@ -104,9 +104,14 @@ def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
     assert run.log.admitted_us.tolist() == [0, 10, 10]
 
 
+def test_an_arrival_in_the_middle_of_a_jump_is_admitted_at_once():
+    run = Engine(trace_of([(4, 20, 0), (4, 1, 5)]), config_of(20, 4, 40), "paged").run()
+    assert run.log.admitted_us.tolist() == [0, 5] and run.log.finished_us.tolist() == [20, 6]
+
+
 def test_a_prompt_goes_on_in_chunks_beside_one_that_comes_back_from_the_host():
-    # Six blocks of 4; request 0 computes 4 tokens a step, 1 and 2 decode. In step 2 it takes the last block of 2, which comes back
-    # with its 5 tokens in step 3, as 1 has ended, has to leave again in step 4 and stays away until the prompt is done.
+    # Six blocks of 4; request 0 computes 4 tokens a step, 1 and 2 decode. In step 2 it takes the last block of 2, which comes
+    # back with its 5 tokens in step 3, as 1 has ended, has to leave again in step 4 and stays away until the prompt is done.
     config = config_of(7, 4, 40, max_num_seqs=8, max_num_batched_tokens=16, long_prefill_token_threshold=4, swap_blocks=9,
                        longest_jump=1)
     steps = steps_of(trace_of([(24, 1), (4, 3), (4, 10)]), config)
