@@ -43,7 +43,8 @@ TARGETS = {
     "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork prefix_stats"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger"), "not random"),
-    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler ledger policies sequences"), RECORDED, JUMPING), ENGINE,
+    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler ledger policies sequences static_batching host_tier"),
+                                               RECORDED, JUMPING), ENGINE,
                         "not (random or everybody or naive or nothing or first_served)"),
     "memory": Target(("sim/memory/*.py",), (*MEMORY, "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
