@@ -94,6 +94,16 @@ def test_the_watermark_refuses_what_would_fit():
     assert got == [(28, 0, 0, 0, 0, 12, 0), (29, 0, 3, 0, 0, 8, 0), (8, 0, 0, 0, 0, 0, 32)]
 
 
+def test_the_watermark_keeps_nothing_from_who_is_alone():
+    assert parts(trace_of([(36, 1)]), config_of(11, 4, 40, watermark=0.2), "paged") == [(36, 0, 0, 0, 0, 0, 4)]
+
+
+def test_whoever_was_preempted_is_refused_what_is_left():
+    # Four blocks: the second gives back two of them, the first takes one.
+    got = parts(trace_of([(8, 5), (8, 2)]), config_of(5, 4, 16, longest_jump=1), "paged")
+    assert got[:2] == [(16, 0, 0, 0, 0, 0, 0), (9, 3, 0, 0, 0, 4, 0)]
+
+
 def test_a_head_held_back_by_max_num_seqs_is_not_refused():
     got = parts(trace_of([(4, 1), (4, 1)]), config_of(6, 4, 8, max_num_seqs=1), "paged")
     assert got == [(4, 0, 0, 0, 0, 0, 16), (4, 0, 0, 0, 0, 0, 16)]

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from small import config_of, trace_of
 
+from sim.demand import Demand
 from sim.engine import Engine
+from sim.memory.paged import PagedAllocator
 from sim.run import Observer, Stalled
+from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime
 
@@ -102,6 +105,15 @@ def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
     config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
     run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
     assert run.log.admitted_us.tolist() == [0, 10, 10]
+
+
+def test_of_equal_priority_the_one_that_arrived_first():
+    trace = trace_of([(4, 1)] * 4)
+    demand = Demand(trace, 16)
+    scheduler = Scheduler(demand, PagedAllocator(demand, 10, 4, caching=False), SchedulerConfig(policy="priority"), 10, 4)
+    for request in (1, 3, 0, 2):
+        scheduler.add(request)
+    assert list(scheduler.waiting) == [1, 3, 0, 2] and scheduler.urgency.tolist() == [2, 0, 3, 1]
 
 
 def test_an_arrival_in_the_middle_of_a_jump_is_admitted_at_once():
