@@ -1,5 +1,7 @@
 """Decisions of the scheduler that the recorded cases do not pin down, step by step by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small import config_of, trace_of
@@ -63,7 +65,7 @@ def test_without_chunked_prefill_a_prompt_waits_for_a_step_with_room():
 def test_load_of_a_step():
     # Two prompts of 3 and 5 tokens: 3 + 5 new tokens, context 8, pairs 1+2+3 + 1+2+3+4+5 = 21; then one decode each.
     steps = steps_of(trace_of([(3, 2), (5, 2)]), config_of(10, 4, 20, longest_jump=1))
-    assert tuple(steps[0].load) == (8, 2, 8, 21)
+    assert tuple(steps[0].load) == (8, 2, 8, 21) and type(steps[0].load.attention_pairs) is int
     assert tuple(steps[1].load) == (2, 2, 10, 10)
 
 
@@ -114,6 +116,15 @@ def test_of_equal_priority_the_one_that_arrived_first():
     for request in (1, 3, 0, 2):
         scheduler.add(request)
     assert list(scheduler.waiting) == [1, 3, 0, 2] and scheduler.urgency.tolist() == [2, 0, 3, 1]
+
+
+def test_a_head_that_finds_what_is_being_generated_is_not_jumped_over():
+    # 5 blocks of 4. The second prompt, of 5 blocks, begins with the first one's tokens: 4 are free beside a block of 3 tokens
+    # that nobody finds yet; with its fourth token, in the next step, it is full and found.
+    trace = trace_of([(3, 14), (17, 1)], content=[[1, 2, 3, 4], [1, 2, 3, 4]])
+    trace = replace(trace, content=replace(trace.content, cover_output=True))
+    run = Engine(trace, config_of(6, 4, 20), "paged-prefix").run()
+    assert run.log.admitted_us.tolist() == [0, 1]
 
 
 def test_an_arrival_in_the_middle_of_a_jump_is_admitted_at_once():
