@@ -78,6 +78,13 @@ def test_load_of_a_step_with_a_chunk():
     assert (steps[2].uneven, steps[2].sampling, steps[1].sampling) == ([(1, 3)], [1], [])
 
 
+def test_chunks_of_requests_that_will_be_several_sequences():
+    config = config_of(20, 4, 20, max_num_seqs=8, max_num_batched_tokens=16, long_prefill_token_threshold=4, longest_jump=1)
+    steps = steps_of(replace(trace_of([(10, 2), (10, 2)]), samples=np.array([2, 2])), config)
+    assert [s.uneven for s in steps[:3]] == [[], [(0, 4), (1, 4)], [(0, 2), (1, 2)]]
+    assert [s.new_tokens for s in steps] == [8, 8, 4, 4]
+
+
 def test_load_of_a_prefix_hit_counts_only_what_is_computed():
     trace = trace_of([(9, 1, 0), (9, 1, 5)], content=[[1, 2, 3], [1, 2, 3]])
     steps = steps_of(trace, config_of(10, 4, 20, longest_jump=1), "paged-prefix")
