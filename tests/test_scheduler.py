@@ -85,6 +85,12 @@ def test_chunks_of_requests_that_will_be_several_sequences():
     assert [s.new_tokens for s in steps] == [8, 8, 4, 4]
 
 
+def test_sequences_to_come_take_places():
+    config = config_of(20, 4, 20, max_num_seqs=4, max_num_batched_tokens=16, long_prefill_token_threshold=4, longest_jump=1)
+    steps = steps_of(replace(trace_of([(10, 2), (10, 2)]), samples=np.array([3, 2])), config)
+    assert [[a[0] for a in s.admitted] for s in steps[:5]] == [[0], [], [], [], [1]]       # 3 of the 4 are the first one's
+
+
 def test_load_of_a_prefix_hit_counts_only_what_is_computed():
     trace = trace_of([(9, 1, 0), (9, 1, 5)], content=[[1, 2, 3], [1, 2, 3]])
     steps = steps_of(trace, config_of(10, 4, 20, longest_jump=1), "paged-prefix")
