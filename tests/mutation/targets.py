@@ -28,8 +28,8 @@ ENGINE = _tests("scheduler policies sequences static_batching fork stays steady 
 MEMORY = _tests("arena contiguous block_pool walk_arena walk_paged fork more_allocators grouped host_tier eviction_policies"
                 " prefix_stats prefix_tiers block_hash sequences relations crosscheck conform cache_options")
 OTHER_MEMORY = tuple(f"sim/memory/{name}.py" for name in (
-    "allocator block_hash block_tables free_queue group_tables grouped growth host_tier left_blocks paging prefix_stats reserving"
-    " sharing tiered window").split())
+    "allocator", "block_hash", "block_tables", "free_queue", "group_tables", "grouped", "growth", "host_tier", "left_blocks",
+    "paging", "prefix_stats", "reserving", "sharing", "tiered", "window"))
 MODELS = _tests("model model_names layer_kinds layer_groups mlp_layers weights weight_logs hardware budget kv_formula capacity"
                 " startup_logs bad_config published_numbers")
 
@@ -49,8 +49,8 @@ TARGETS = {
     "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler ledger policies sequences static_batching host_tier"),
                                                RECORDED, JUMPING), ENGINE,
                         "not (random or everybody or naive or nothing or first_served)"),
-    "memory": Target(OTHER_MEMORY, (*_tests("walk_paged fork more_allocators grouped host_tier prefix_stats prefix_tiers block_hash"
-                                            " eviction_policies"), "sim/memory"), ENGINE),
+    "memory": Target(OTHER_MEMORY, (*_tests("walk_paged fork more_allocators grouped host_tier prefix_stats prefix_tiers"
+                                            " block_hash eviction_policies"), "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
     "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays"), RECORDED, JUMPING), ENGINE,
