@@ -8,7 +8,7 @@ from small import LONG
 settings.register_profile("pagedsim", derandomize=LONG == 1, deadline=None)
 settings.load_profile("pagedsim")
 
-collect_ignore_glob = ["oracle/*"]                     # for maintainers, with an installed vLLM: the product never imports it
+collect_ignore_glob = ["oracle/*", "mutation/*"]       # for maintainers, with an installed vLLM, or mutmut
 
 
 @pytest.fixture(scope="module")                        # Playwright holds an event loop that others must not meet

@@ -64,9 +64,26 @@ def test_double_free_raises(kind):
 
 
 @pytest.mark.parametrize("kind", PLACEMENTS)
+def test_freeing_part_of_a_hole_raises_and_changes_nothing(kind):
+    arena = PLACEMENTS[kind](16)
+    assert [arena.place(4) for _ in range(3)] == [0, 4, 8]
+    arena.release(0, 4)
+    arena.release(4, 4)
+    with pytest.raises(ValueError, match="double free of slots 4 to 7"):
+        arena.release(4, 4)
+    assert (arena.free, arena.holes()) == (12, [(0, 8), (12, 4)])
+
+
+@pytest.mark.parametrize("kind", PLACEMENTS)
+def test_a_capacity_below_zero_is_named(kind):
+    with pytest.raises(ValueError, match="capacity must be 0 or more slots, not -1"):
+        PLACEMENTS[kind](-1)
+
+
+@pytest.mark.parametrize("kind", PLACEMENTS)
 def test_an_empty_pool_holds_nothing(kind):
     arena = PLACEMENTS[kind](0)
-    assert arena.place(1) is None and arena.largest_hole() == 0
+    assert arena.place(1) is None and arena.largest_hole() == 0 and arena.holes() == []
 
 
 @settings(max_examples=120 * LONG)

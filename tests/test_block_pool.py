@@ -126,6 +126,114 @@ def test_a_holder_that_leaves_must_not_be_the_last():
         pool.leave(table[:1])
 
 
+@pytest.mark.parametrize(("full", "queue"), [
+    ([3], [4, 2, 1, 5, 6, 3]), ([2, 4], [3, 1, 5, 6, 4, 2]), ([3, 4], [2, 1, 5, 6, 4, 3]), ([1, 2, 3, 4], [5, 6, 4, 3, 2, 1])])
+def test_whichever_blocks_of_a_table_are_full(full, queue):
+    pool = BlockPool(7, 10)
+    table = pool.take(4)
+    pool.cache(np.array(full), np.array(full))
+    pool.release(table)
+    assert pool.free_queue().tolist() == queue and pool.cached_free == len(full)
+
+
+def test_what_a_new_pool_is():
+    pool = BlockPool(4)
+    assert (pool.num_blocks, pool.free, pool.caching) == (4, 3, False)
+    assert pool.ref.dtype == np.int32 and pool.hash_of.dtype == np.int64
+    assert BlockPool(4, 1).caching and BlockPool(4, caching=True).caching and not BlockPool(4, 1, caching=False).caching
+
+
+def test_there_must_be_a_null_block():
+    assert BlockPool(1).free == 0
+    with pytest.raises(ValueError, match="num_blocks must be at least 1, the null block, not 0"):
+        BlockPool(0)
+
+
+def test_counters_of_what_is_taken_touched_and_evicted():
+    pool = BlockPool(6, 10)
+    table = pool.take(3)
+    pool.cache(table, hashes(1, 2, 3))
+    pool.release(table)
+    pool.touch(pool.lookup(hashes(1, 2)))
+    pool.touch(pool.lookup(hashes(1)))
+    assert pool.take(3).tolist() == [4, 5, 3]          # two never used, then the one cached block that is free
+    assert (pool.taken, pool.touched, pool.evicted) == (6, 3, 1)
+    assert (pool.free, pool.cached_free) == (0, 0) and pool.ref.tolist() == [0, 2, 1, 1, 1, 1]
+    pool.start_counting()
+    assert (pool.taken, pool.touched, pool.evicted) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("split_freed", "queue", "evicted"), [
+    (True, [1, 4, 5, 6, 3, 2], [False, False, False, False, True, True]),
+    (False, [4, 5, 6, 3, 2, 1], [False, False, False, True, True, False])])
+def test_which_of_the_next_are_evicted(split_freed, queue, evicted):
+    pool = BlockPool(7, 10, split_freed)
+    table = pool.take(3)
+    pool.cache(table[1:], hashes(4, 5))                # a table whose first block is not full is none that a request has
+    pool.release(table)
+    assert pool.free_queue().tolist() == queue and pool.cached_free == 2
+    for n in range(7):
+        assert pool.evicted_of_next(n) == evicted[:n]
+    watched = []
+    pool.watch(lambda blocks: watched.extend(blocks.tolist()))
+    assert pool.take(6).tolist() == queue and watched == [3, 2] and pool.evicted == 2
+
+
+def test_how_many_lie_free():
+    pool = BlockPool(7)
+    table = pool.take(4)
+    pool.release(table[2:])
+    assert [pool.lying_free(table), pool.lying_free(table[:2]), pool.lying_free(table[:0])] == [2, 0, 0]
+
+
+def test_what_is_marked_lies_at_the_end_and_no_index_finds_it():
+    pool = BlockPool(7, 10)
+    table = pool.take(4)
+    pool.mark(table[:1], hashes(25))
+    pool.mark_each([(2, 26), (3, 27)])
+    assert pool.hash_of.tolist() == [-1, 25, 26, 27, -1, -1, -1]
+    assert pool.leading(table[:3], hashes(25, 26, 28)).tolist() == [1, 2]
+    assert pool.find(np.arange(10)).tolist() == [-1] * 10
+    pool.release(table)
+    assert pool.free_queue().tolist() == [4, 5, 6, 3, 2, 1] and pool.cached_free == 3
+
+
+def test_each_hash_by_itself():
+    pool = BlockPool(6, 10)
+    pool.cache(pool.take(3), hashes(1, 2, 3))
+    assert pool.find(hashes(1, 9, 3)).tolist() == [1, -1, 3]
+
+
+def test_of_three_copies_the_oldest_left_is_found():
+    pool = BlockPool(6, 10)
+    blocks = [pool.take(1) for _ in range(4)]
+    for block in blocks[:3]:
+        pool.cache(block, hashes(5))
+    pool.cache(blocks[3], hashes(6))
+    pool.release(blocks[1])                            # the second of them is evicted first: the first is still found
+    pool.take(2)
+    assert pool.find(hashes(5, 6)).tolist() == [1, 4]
+    pool.release(blocks[0])
+    pool.take(1)
+    assert pool.find(hashes(5, 6)).tolist() == [3, 4]
+    pool.release(blocks[2])
+    pool.take(1)
+    assert pool.find(hashes(5, 6)).tolist() == [-1, 4]
+
+
+def test_one_that_had_a_copy_goes_beside_one_that_has():
+    pool = BlockPool(6, 10)
+    blocks = [pool.take(1) for _ in range(4)]
+    for block, content in zip(blocks, (5, 5, 6, 6), strict=True):
+        pool.cache(block, hashes(content))
+    pool.release(blocks[1])
+    pool.take(2)                                       # the copy of block 1 is gone
+    pool.release(blocks[0])
+    pool.release(blocks[2])
+    assert pool.take(2).tolist() == [1, 3] and pool.evicted == 3
+    assert pool.find(hashes(5, 6)).tolist() == [-1, 4]
+
+
 def test_a_lookup_stops_at_the_first_miss():
     pool = BlockPool(6, 10)
     pool.cache(pool.take(3), hashes(1, 2, 3))

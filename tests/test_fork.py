@@ -129,6 +129,18 @@ def test_a_full_last_block_is_never_copied():
     assert tables(allocator, a, b) == [[1, 2, 3], [1, 2, 4]] and allocator.copies == 0
 
 
+def test_who_leaves_a_full_last_block_leaves_no_partly_filled_one():
+    allocator = paged(10, (8, 5, 2), (6, 5, 2))        # blocks 1 and 2 are full and shared, 3 full and 4 half full and shared
+    a, b = samples(allocator, 2)
+    c, d = samples(allocator, 2, request=1)
+    assert allocator.counts(28, None) == (8 + 6, 2, 0, 0, 0, 0, 20) and allocator.logical() == 32
+    allocator.release(b)
+    assert allocator.counts(20, None) == (8 + 6, 2, 0, 0, 0, 0, 20) and allocator.logical() == 24
+    assert by_one(allocator, [c, d], [6, 6])
+    assert tables(allocator, a, c, d) == [[1, 2], [3, 5], [3, 4]] and allocator.copies == 1
+    assert allocator.counts(22, None) == (8 + 4 + 3 + 3, 2, 0, 0, 0, 0, 16)
+
+
 def test_no_jump_while_a_partly_filled_block_is_shared():
     allocator = paged(10, (6, 9, 2))
     handles = np.array(samples(allocator, 2))
@@ -276,6 +288,16 @@ def test_more_samples_than_the_first_table_has_rows():
     assert len(set(handles)) == 100 and tables(allocator, handles[-1]) == [[1, 2]]
     assert by_one(allocator, handles, [6] * 100)
     assert tables(allocator, handles[0], handles[98], handles[99]) == [[1, 3], [1, 101], [1, 2]] and allocator.copies == 99
+
+
+def test_what_can_never_run():
+    # 5 blocks of 4. Blocks at the end: full ones of the prompt once, then those of each sequence: 1 + 2 x 2, 1 + 2 x 3, 1 + 1 x 5
+    # (a prompt of 7 and one of 5), 2 + 0 x 9, 5 + 0, 5 + 1, 3 + 2.
+    requests = [(6, 5, 2), (6, 5, 3), (7, 2, 5), (5, 1, 5), (8, 1, 9), (20, 1, 1), (20, 2, 1), (12, 9, 1)]
+    allocator = PagedAllocator(demand_of(*requests), 6, 4, caching=False)
+    assert allocator.impossible().tolist() == [False, True, True, True, False, False, True, False]
+    allocator.demand.sequences = None
+    assert allocator.impossible().tolist() == [False, False, False, False, False, False, True, False]
 
 
 def test_contiguous_sequences_are_copied_whole():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from small import config_of, parts, states, trace_of
 
-from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState
+from sim.ledger import BrokenInvariant, Integrals, Ledger, PoolState, merged
 from sim.memory.allocator import SlotCounts
 
 A, B = (5, 3), (6, 1)                                  # the requests of the worked example
@@ -94,6 +94,16 @@ def test_the_watermark_refuses_what_would_fit():
     assert got == [(28, 0, 0, 0, 0, 12, 0), (29, 0, 3, 0, 0, 8, 0), (8, 0, 0, 0, 0, 0, 32)]
 
 
+def test_the_watermark_keeps_nothing_from_who_is_alone():
+    assert parts(trace_of([(36, 1)]), config_of(11, 4, 40, watermark=0.2), "paged") == [(36, 0, 0, 0, 0, 0, 4)]
+
+
+def test_whoever_was_preempted_is_refused_what_is_left():
+    # Four blocks: the second gives back two of them, the first takes one.
+    got = parts(trace_of([(8, 5), (8, 2)]), config_of(5, 4, 16, longest_jump=1), "paged")
+    assert got[:2] == [(16, 0, 0, 0, 0, 0, 0), (9, 3, 0, 0, 0, 4, 0)]
+
+
 def test_a_head_held_back_by_max_num_seqs_is_not_refused():
     got = parts(trace_of([(4, 1), (4, 1)]), config_of(6, 4, 8, max_num_seqs=1), "paged")
     assert got == [(4, 0, 0, 0, 0, 0, 16), (4, 0, 0, 0, 0, 0, 16)]
@@ -102,6 +112,30 @@ def test_a_head_held_back_by_max_num_seqs_is_not_refused():
 def test_a_head_held_back_by_the_token_budget_is_not_refused():
     got = parts(trace_of([(8, 1), (4, 1)]), config_of(6, 4, 16, max_num_seqs=4, max_num_batched_tokens=8), "paged")
     assert got == [(8, 0, 0, 0, 0, 0, 12), (4, 0, 0, 0, 0, 0, 16)]
+
+
+def test_nor_is_it_where_steps_are_made_together():
+    # 4 blocks. Two decode and use up the budget of 2 until the first ends after step 5; the third, of 3 blocks, is refused then.
+    trace, got = trace_of([(2, 6), (2, 6), (10, 1)]), {}
+    for jump in (1, 50):
+        got[jump] = states(trace, config_of(5, 4, 16, max_num_seqs=None, max_num_batched_tokens=2, longest_jump=jump), "paged")
+    assert [state[1] for state in got[1][1]][:8] == [
+        (2, 2, 0, 0, 0, 0, 12), (4, 4, 0, 0, 0, 0, 8), (6, 2, 0, 0, 0, 0, 8), (8, 3, 1, 0, 0, 0, 4), (10, 1, 1, 0, 0, 0, 4),
+        (12, 2, 2, 0, 0, 0, 0), (6, 1, 1, 0, 0, 8, 0), (7, 0, 1, 0, 0, 8, 0)]
+    assert got[1][0].ledger.total == got[50][0].ledger.total and got[50][0].steps == got[1][0].steps
+
+
+def test_nor_one_whose_whole_prompt_is_more_than_the_rest_of_the_budget():
+    # 5 blocks, no chunks: beside the first two there is a budget of 6 for the 7 tokens of the third, whose 2 blocks are not free
+    # from step 3 on either.
+    trace, got = trace_of([(2, 6), (2, 6), (7, 1)]), {}
+    for jump in (1, 50):
+        config = config_of(6, 4, 8, max_num_seqs=4, max_num_batched_tokens=8, enable_chunked_prefill=False, longest_jump=jump)
+        got[jump] = states(trace, config, "paged")
+    assert [state[1] for state in got[1][1]] == [
+        (4, 4, 0, 0, 0, 0, 12), (6, 2, 0, 0, 0, 0, 12), (8, 0, 0, 0, 0, 0, 12), (10, 4, 2, 0, 0, 0, 4), (12, 2, 2, 0, 0, 0, 4),
+        (14, 0, 2, 0, 0, 0, 4), (7, 0, 1, 0, 0, 0, 12)]
+    assert got[1][0].ledger.total == got[50][0].ledger.total
 
 
 def test_chunked_prefill_allocates_by_the_chunk_paged_and_at_once_contiguous():
@@ -145,7 +179,7 @@ def test_idle_time_between_requests_is_counted():
 
 def test_a_wrong_sum_is_refused_with_all_terms():
     ledger = Ledger(20, 3)
-    with pytest.raises(BrokenInvariant, match=r"20 slots.*add up to 19: token_states 11, .*idle 3"):
+    with pytest.raises(BrokenInvariant, match=r"has 20 slots, its parts add up to 19: token_states 11, .*idle 3"):
         ledger.book(PoolState(SlotCounts(11, 2, 3, 0, 0, 0, 3), 0, None, 2), 1)
     with pytest.raises(BrokenInvariant):
         ledger.book(PoolState(SlotCounts(11, 2, 3, -1, 0, 0, 5), 0, None, 2), 1)
@@ -186,3 +220,46 @@ def test_sums_up_to_a_moment_in_what_was_booked_last():
     assert ledger.before(15) == Integrals(115, [400 + 50 + 30, 100 + 5, 0, 0, 0, 0, 500 + 50 + 15], 600 + 50 + 35,
                                           500 + 50 + 35, 200, Counter({1: 100, 2: 15}))
     assert ledger.before(0).running_us is not ledger.total.running_us
+
+
+def test_what_is_booked_adds_up():
+    # 3 us with 5 used of 20 (2 of them internal), then 2 us with 9 used (4 internal), then nobody for 4 us.
+    ledger = Ledger(20, 3)
+    ledger.book(PoolState(SlotCounts(2, 1, 2, 4, 1, 0, 10), 7, 6, 1), 3)
+    ledger.book(PoolState(SlotCounts(3, 2, 4, 0, 2, 9, 0), 10, 5, 2), 2)
+    ledger.book(PoolState(SlotCounts(0, 0, 0, 8, 0, 0, 12), 0, None, 0), 4)
+    assert ledger.total == Integrals(9, [12, 7, 14, 12 + 32, 7, 18, 30 + 48], 21 + 20, 15 + 18, 18 + 10,
+                                     Counter({1: 3, 2: 2, 0: 4}))
+    assert (ledger.peak_running, ledger.peak_used) == (2, 9)
+    assert ledger.internal_excess == 0                 # 2 - 3 x 1, 4 - 3 x 2, and 0 of an empty pool
+
+
+def test_internal_excess_is_below_zero_where_all_have_less_than_they_may():
+    ledger = Ledger(20, 3)
+    ledger.book(PoolState(SlotCounts(2, 1, 2, 0, 0, 0, 15), 5, None, 1), 3)
+    assert ledger.internal_excess == 2 - 3
+    assert Ledger(20, 3).internal_excess == -20        # nothing was booked: lower than any pool of 20 could have
+
+
+def test_before_anything_is_booked():
+    ledger = Ledger(20, 3)
+    assert ledger.before(5) == Integrals() and (ledger.peak_running, ledger.peak_used) == (0, 0)
+
+
+def test_a_run_of_steps_has_the_peak_of_its_last_state():
+    ledger = Ledger(20, 3)
+    last = PoolState(SlotCounts(4, 3, 2, 6, 0, 0, 5), 9, None, 1)
+    ledger.book_run(last, SlotCounts(7, 7, 4, 12, 0, 0, 10), 18, 2)
+    assert ledger.peak_used == 9 and ledger.total.physical == 18
+    assert ledger.before(1).physical == 18 - 9         # cached slots are in no table
+
+
+def test_two_pools_in_one():
+    a, b = Ledger(20, 3), Ledger(10, 3)
+    a.book(PoolState(SlotCounts(2, 1, 3, 4, 1, 0, 9), 7, 6, 2), 5)
+    b.book(PoolState(SlotCounts(3, 2, 4, 0, 0, 1, 0), 8, 3, 1), 2)
+    b.book(PoolState(SlotCounts(0, 0, 0, 0, 0, 0, 10), 0, None, 0), 3)
+    both = merged([a, b], Counter({3: 2, 2: 3}))
+    assert both.total == Integrals(5, [16, 9, 23, 20, 5, 2, 45 + 30], 35 + 16, 30 + 18, 30 + 6, Counter({3: 2, 2: 3}))
+    assert (both.capacity, both.peak_running, both.peak_used, both.internal_excess) == (30, 3, 9, 4 - 3)
+    assert merged([Ledger(4, 3)], Counter()).peak_running == 0

@@ -1,11 +1,16 @@
 """Decisions of the scheduler that the recorded cases do not pin down, step by step by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small import config_of, trace_of
 
+from sim.demand import Demand
 from sim.engine import Engine
+from sim.memory.paged import PagedAllocator
 from sim.run import Observer, Stalled
+from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
 from sim.step_time import ConstantStepTime
 
@@ -60,7 +65,7 @@ def test_without_chunked_prefill_a_prompt_waits_for_a_step_with_room():
 def test_load_of_a_step():
     # Two prompts of 3 and 5 tokens: 3 + 5 new tokens, context 8, pairs 1+2+3 + 1+2+3+4+5 = 21; then one decode each.
     steps = steps_of(trace_of([(3, 2), (5, 2)]), config_of(10, 4, 20, longest_jump=1))
-    assert tuple(steps[0].load) == (8, 2, 8, 21)
+    assert tuple(steps[0].load) == (8, 2, 8, 21) and type(steps[0].load.attention_pairs) is int
     assert tuple(steps[1].load) == (2, 2, 10, 10)
 
 
@@ -71,6 +76,19 @@ def test_load_of_a_step_with_a_chunk():
     steps = steps_of(trace_of([(3, 4), (10, 2, 1)]), config)
     assert [tuple(step.load) for step in steps[:3]] == [(3, 1, 3, 6), (8, 2, 11, 32), (4, 2, 15, 32)]
     assert (steps[2].uneven, steps[2].sampling, steps[1].sampling) == ([(1, 3)], [1], [])
+
+
+def test_chunks_of_requests_that_will_be_several_sequences():
+    config = config_of(20, 4, 20, max_num_seqs=8, max_num_batched_tokens=16, long_prefill_token_threshold=4, longest_jump=1)
+    steps = steps_of(replace(trace_of([(10, 2), (10, 2)]), samples=np.array([2, 2])), config)
+    assert [s.uneven for s in steps[:3]] == [[], [(0, 4), (1, 4)], [(0, 2), (1, 2)]]
+    assert [s.new_tokens for s in steps] == [8, 8, 4, 4]
+
+
+def test_sequences_to_come_take_places():
+    config = config_of(20, 4, 20, max_num_seqs=4, max_num_batched_tokens=16, long_prefill_token_threshold=4, longest_jump=1)
+    steps = steps_of(replace(trace_of([(10, 2), (10, 2)]), samples=np.array([3, 2])), config)
+    assert [[a[0] for a in s.admitted] for s in steps[:5]] == [[0], [], [], [], [1]]       # 3 of the 4 are the first one's
 
 
 def test_load_of_a_prefix_hit_counts_only_what_is_computed():
@@ -102,3 +120,48 @@ def test_an_arrival_at_the_very_end_of_a_step_is_scheduled_at_once():
     config = config_of(10, 4, 20, step_time=ConstantStepTime(10), longest_jump=1)
     run = Engine(trace_of([(4, 3, 0), (4, 1, 5), (4, 1, 10)]), config, "paged").run()
     assert run.log.admitted_us.tolist() == [0, 10, 10]
+
+
+def test_of_equal_priority_the_one_that_arrived_first():
+    trace = trace_of([(4, 1)] * 4)
+    demand = Demand(trace, 16)
+    scheduler = Scheduler(demand, PagedAllocator(demand, 10, 4, caching=False), SchedulerConfig(policy="priority"), 10, 4)
+    for request in (1, 3, 0, 2):
+        scheduler.add(request)
+    assert list(scheduler.waiting) == [1, 3, 0, 2] and scheduler.urgency.tolist() == [2, 0, 3, 1]
+
+
+def test_a_head_that_finds_what_is_being_generated_is_not_jumped_over():
+    # 5 blocks of 4. The second prompt, of 5 blocks, begins with the first one's tokens: 4 are free beside a block of 3 tokens
+    # that nobody finds yet; with its fourth token, in the next step, it is full and found.
+    trace = trace_of([(3, 14), (17, 1)], content=[[1, 2, 3, 4], [1, 2, 3, 4]])
+    trace = replace(trace, content=replace(trace.content, cover_output=True))
+    run = Engine(trace, config_of(6, 4, 20), "paged-prefix").run()
+    assert run.log.admitted_us.tolist() == [0, 1]
+
+
+def test_an_arrival_in_the_middle_of_a_jump_is_admitted_at_once():
+    run = Engine(trace_of([(4, 20, 0), (4, 1, 5)]), config_of(20, 4, 40), "paged").run()
+    assert run.log.admitted_us.tolist() == [0, 5] and run.log.finished_us.tolist() == [20, 6]
+
+
+def test_a_prompt_goes_on_in_chunks_beside_one_that_comes_back_from_the_host():
+    # Six blocks of 4; request 0 computes 4 tokens a step, 1 and 2 decode. In step 2 it takes the last block of 2, which comes
+    # back with its 5 tokens in step 3, as 1 has ended, has to leave again in step 4 and stays away until the prompt is done.
+    config = config_of(7, 4, 40, max_num_seqs=8, max_num_batched_tokens=16, long_prefill_token_threshold=4, swap_blocks=9,
+                       longest_jump=1)
+    steps = steps_of(trace_of([(24, 1), (4, 3), (4, 10)]), config)
+    assert [s.new_tokens for s in steps[:7]] == [12, 6, 5, 4, 4, 4, 0]
+    assert [s.preempted for s in steps[:7]] == [[], [], [(2, 5)], [], [(2, 5)], [], []]
+    assert [s.swapped_in for s in steps[:7]] == [[], [], [], [(2, 5)], [], [], [(2, 5)]]
+
+
+def test_two_prompts_go_on_in_chunks_one_of_them_back_from_the_host():
+    # Four blocks of 4, chunks of 2. In step 4 request 1 would need a third block; it comes back in step 5 with 8 of its 10
+    # tokens, as 0 has ended, and 2 is admitted in the same step: both compute two tokens in the next.
+    config = config_of(5, 4, 16, max_num_seqs=2, max_num_batched_tokens=16, long_prefill_token_threshold=2, swap_blocks=9,
+                       reserve_full_isl=False, longest_jump=1)
+    steps = steps_of(trace_of([(2, 5), (10, 1), (4, 1)]), config)
+    assert [s.new_tokens for s in steps] == [4, 3, 3, 3, 1, 2, 4]
+    assert [(s.preempted, s.swapped_in) for s in steps[4:6]] == [([(1, 8)], []), ([], [(1, 8)])]
+    assert [(a[0], a[2]) for a in steps[5].admitted] == [(2, 2)] and sorted(steps[6].sampling) == [1, 2]

@@ -166,9 +166,9 @@ class BuddyArena:
 
     def release(self, start: int, size: int) -> None:
         order = self._order(size)
-        self.free += 1 << order
         if self._is_free(start, order):
             raise ValueError(f"double free of slots {start} to {start + size - 1}")
+        self.free += 1 << order
         while order + 1 < len(self._free):
             # The cuts are powers of two in falling order, so a buddy beyond a cut is never a free block of this order.
             buddy = start ^ (1 << order)
