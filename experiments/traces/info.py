@@ -87,6 +87,7 @@ def info(trace: Trace, block_sizes: Sequence[int] = statistics.BLOCK_SIZES, rows
         ``trace`` as in `compare`'s JSON, then ``rows``, ``lengths``, ``arrivals``, ``sessions``, ``columns`` and ``content`` of
         `statistics`, None for what the trace does not have, and ``notes`` that say so.
 
+    >>> import numpy as np
     >>> found = info(Trace("two", np.array([5, 9]), np.array([9, 1])))
     >>> found["lengths"]["prompt_tokens"]["p50"], found["arrivals"], found["content"]
     (7.0, None, None)
