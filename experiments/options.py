@@ -126,7 +126,7 @@ def add_sizing(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--gpu-memory-utilization", type=number(0, 1), metavar="X",
                        help="share of the GPU's memory to use (default 0.92)")
     group.add_argument("--tensor-parallel-size", "-tp", type=whole(1), default=1, metavar="N", help="GPUs a replica (default 1)")
-    group.add_argument("--pipeline-parallel-size", "-pp", type=whole(1), default=1, metavar="N",
+    group.add_argument("--pipeline-parallel-size", "-pp", type=whole(1, 1024), default=1, metavar="N",
                        help="stages the layers are cut into (default 1)")
     group.add_argument("--enable-expert-parallel", "-ep", action=argparse.BooleanOptionalAction, default=False,
                        help="whole experts on each GPU")

@@ -101,6 +101,8 @@ def _refusing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{show_path(path)}: cannot write: {error.strerror}") from None
+    except InputError:                                 # what was to be written, not where
+        raise
     except ValueError as error:                        # a NUL in the name, or what no file system can spell
         raise InputError(f"{show_path(path)}: cannot write: no name of a file: {error}") from None
 

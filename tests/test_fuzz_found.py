@@ -215,3 +215,23 @@ def test_a_probe_of_a_large_pool_is_no_longer_than_a_run(capsys, trace, monkeypa
         assert probe["simulated"] == probe["analytic"]
         assert probe["name"].endswith(" blocks") == (blocks == 2000)
         assert blocks == 40 or 50 <= probe["simulated"] <= 55
+
+
+def test_what_a_hundred_thousand_more_found(capsys, tmp_path):
+    endless = "9" * 3000
+    scenario = tmp_path / "s.toml"
+    lines = ['model = "Llama-3.1-8B"', 'gpu = "L4"', "max-model-len = 64", "[traffic]", "requests = 2", "prompt = 3", "output = 2",
+             'arrivals = "poisson:rate=2"', "[sweep]", "max-num-seqs = [2, 4]", "[search]", 'largest = "max-num-seqs"',
+             'keep = ["ttft p99 <= 2 s"]', f"from = {endless[:400]}", "to = 64"]
+    scenario.write_text("\n".join(lines))
+    said = run(capsys, "sweep", scenario, "--dry-run")
+    assert said.status == 2 and ": search: from: a number above 0 is wanted, not 9999" in said.err and len(said.err) < 300
+    scenario.write_text(f"num-{endless} = 1\n")        # a word is told as it stands, but not without end
+    said = run(capsys, "sweep", scenario, "--dry-run")
+    assert said.status == 2 and "999...999" in said.err and len(said.err) < 600
+    late = tmp_path / "late.csv"
+    late.write_text("arrived_at,num_prefill_tokens,num_decode_tokens\n9223372025,9,1\n0,9,1\n")
+    said = run(capsys, "trace", "convert", late, tmp_path / "o.csv", "--to", "azure")
+    assert said.status == 2 and said.err.count("\n") == 1 and "later than a calendar time" in said.err and "name" not in said.err
+    said = run(capsys, "plan", "--model", "Llama-3.1-8B", "--gpu", "L4", "--pipeline-parallel-size", str(1 << 53))
+    assert said.status == 2 and "at most 1,024 is wanted" in said.err

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from workloads.request import InputError
 
+LONGEST_WORD = 1000                                    # a path may be that long
 LONGEST_VALUE = 60
 REASONS = {
     "prompt_not_below_max_model_len": "prompt not below max_model_len", "larger_than_pool": "larger than the pool",
@@ -79,12 +80,12 @@ def show_names(names: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """A text on one line: what cannot be printed is escaped, and white space is one blank.
+    """A text on one line: what cannot be printed is escaped, white space is one blank, an endless word has its ends.
 
     >>> printable("two\\nlines of\\0 \u202eodd letters")
     'two lines of\\\\x00 \\\\u202eodd letters'
     """
-    text = " ".join(text.split())
+    text = " ".join(word if len(word) <= LONGEST_WORD else f"{word[:200]}...{word[-40:]}" for word in text.split())
     return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

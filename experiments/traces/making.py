@@ -103,7 +103,7 @@ def command(name: str, argv: Sequence[str], files: Sequence[str]) -> str:
 
 def finish(options: argparse.Namespace, trace: Trace, made_by: str, before: Sequence[Trace], done: str,
            lost: Sequence[str] = (), comments: Sequence[str] = ()) -> int:
-    """Say what is lost, write the trace, say what was done; returns the exit status.
+    """Write the trace, say what is lost and what was done; returns the exit status.
 
     Parameters
     ----------
@@ -133,10 +133,10 @@ def finish(options: argparse.Namespace, trace: Trace, made_by: str, before: Sequ
         losses += [f"{counted(count, 'row')} of {one_line(one.source)} left out: {reason_in_words(reason)}"
                    for reason, count in one.dropped.items()]
     notes = dict.fromkeys([note for one in before for note in one.notes] + [c.text for c in found if not c.lost])
+    _write(replace(trace, made_by=_history(before, made_by)), format, options.out, comments)
     for kind, texts in (("lost", losses), ("note", () if options.quiet else notes)):
         for text in texts:
             print(f"{kind}: {text}", file=sys.stderr)
-    _write(replace(trace, made_by=_history(before, made_by)), format, options.out, comments)
     if not options.quiet:
         print(done, file=sys.stderr if options.out == "-" else sys.stdout)
     return 0

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +139,7 @@ def _number(table: Mapping[str, Any], key: str) -> float | None:
     value = table.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
         raise InputError(f"{key}: a number above 0 is wanted, not {show(value)}")
     return float(value)
 

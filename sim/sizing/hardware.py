@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from workloads.messages import show
 from workloads.request import InputError
 
 GIB = 1 << 30
@@ -70,7 +71,7 @@ def find_gpu(text: str) -> Gpu:
         import difflib
         close = difflib.get_close_matches(_plain(text), names, n=3, cutoff=0.4)
         known = ", ".join(dict.fromkeys(gpu.name for gpu in ([names[c] for c in close] or names.values())))
-        raise InputError(f"unknown GPU {text!r}: closest are {known}; or a size such as 80GB or 80GiB")
+        raise InputError(f"unknown GPU {show(text)}: closest are {known}; or a size such as 80GB or 80GiB")
     return found
 
 
