@@ -191,6 +191,8 @@ def test_what_is_marked_lies_at_the_end_and_no_index_finds_it():
     table = pool.take(4)
     pool.mark(table[:1], hashes(25))
     pool.mark_each([2, 3], [26, 27])
+    with pytest.raises(ValueError, match="shorter"):
+        pool.mark_each([2, 3], [26])
     assert pool.hash_of.tolist() == [-1, 25, 26, 27, -1, -1, -1]
     assert pool.leading(table[:3], hashes(25, 26, 28)).tolist() == [1, 2]
     assert pool.find(np.arange(10)).tolist() == [-1] * 10
