@@ -25,6 +25,7 @@ import numpy as np
 
 from experiments.figures import GREY, INK, SETTINGS, STYLES, heading, time_unit
 from experiments.output import replacing
+from experiments.parts import SHORT
 from experiments.pool_map import TOKEN_STATES, Parts, in_cells, slot_map
 from sim.memory.allocator import PARTS, Allocator
 from sim.run import Observer
@@ -41,8 +42,6 @@ COLUMNS = 40
 FRAMES, FRAMES_A_SECOND, LAST_FRAMES = 56, 7, 12
 INCHES, DPI = (8.0, 4.9), 100
 LINES = ("-", "--", ":")
-WORDS = {"token_states": "useful", "reserved": "reserved", "internal": "internal", "cached": "cached", "external": "external",
-         "remainder": "remainder", "idle": "idle"}
 
 
 def wanted(path: str | None) -> bool:
@@ -222,6 +221,6 @@ class _Panel:
 def _legend(figure: Any) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=STYLES[part][0], edgecolor=INK, linewidth=0.5, label=WORDS[part]) for part in PARTS]
+    handles = [Patch(facecolor=STYLES[part][0], edgecolor=INK, linewidth=0.5, label=SHORT[part]) for part in PARTS]
     figure.legend(handles=handles, loc="lower center", ncols=len(PARTS), fontsize=9, frameon=False, handlelength=1.2,
                   columnspacing=1.4, bbox_to_anchor=(0.5, 0.89), borderpad=0)

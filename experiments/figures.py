@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.output import replacing
+from experiments.parts import LABELS
 from sim.memory.allocator import PARTS
 from workloads.messages import show_path
 from workloads.request import InputError, IntArray
@@ -27,11 +28,6 @@ from workloads.request import InputError, IntArray
 STYLES = {
     "token_states": ("#0072B2", ""), "reserved": ("#56B4E9", "///"), "internal": ("#D55E00", "xx"),
     "cached": ("#009E73", ".."), "external": ("#E69F00", "\\\\\\"), "remainder": ("#CC79A7", "++"), "idle": ("#EDEDED", ""),
-}
-LABELS = {
-    "token_states": "token states (useful)", "reserved": "reserved, will be filled",
-    "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
-    "remainder": "remainder, too small for the next", "idle": "idle, nobody is refused",
 }
 INK, GREY = "#333333", "#767676"
 PANEL_INCHES = (4.6, 3.9)

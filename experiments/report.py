@@ -14,6 +14,7 @@ from rich.text import Text
 
 from experiments.check_report import print_checks
 from experiments.numbers import percent
+from experiments.parts import LABELS
 from experiments.replicas import replica_table, router_line
 from experiments.shown import Line, TextTable, drawn
 from sim.kv_formula import log_lines
@@ -29,13 +30,6 @@ else:
 
 JsonObject = dict[str, Any]
 Row = tuple[str, Callable[[JsonObject], str]]
-
-PART_LABELS = {
-    "token_states": "token states (useful)", "reserved": "reserved, will be filled",
-    "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
-    "remainder": "remainder, too small", "idle": "idle, nobody refused",
-}
-
 
 def print_report(document: JsonObject, notes: list[str], console: Console) -> None:
     """Header, the table of all scenarios, what was not served, and the cross-checks."""
@@ -151,7 +145,7 @@ def _sections(scenarios: list[JsonObject]) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _pool_rows(scenarios: list[JsonObject]) -> list[Row]:
-    rows: list[Row] = [(PART_LABELS[p], lambda s, p=p: percent(s["memory"][p])) for p in PARTS]
+    rows: list[Row] = [(LABELS[p], lambda s, p=p: percent(s["memory"][p])) for p in PARTS]
     rows.append(("useful part of allocated", lambda s: percent(s["memory"]["useful_of_allocated"])))
     if any(s["memory"]["largest_hole_mean"] is not None for s in scenarios):
         rows.append(("largest hole, mean (slots)", lambda s: _optional(s["memory"]["largest_hole_mean"], ",.0f")))

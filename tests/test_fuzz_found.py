@@ -220,9 +220,9 @@ def test_a_probe_of_a_large_pool_is_no_longer_than_a_run(capsys, trace, monkeypa
 def test_what_a_hundred_thousand_more_found(capsys, tmp_path):
     endless = "9" * 3000
     scenario = tmp_path / "s.toml"
-    lines = ['model = "Llama-3.1-8B"', 'gpu = "L4"', "max-model-len = 64", "[traffic]", "requests = 2", "prompt = 3", "output = 2",
-             'arrivals = "poisson:rate=2"', "[sweep]", "max-num-seqs = [2, 4]", "[search]", 'largest = "max-num-seqs"',
-             'keep = ["ttft p99 <= 2 s"]', f"from = {endless[:400]}", "to = 64"]
+    lines = ['model = "Llama-3.1-8B"', 'gpu = "L4"', "max-model-len = 64", "[traffic]", "requests = 2", "prompt = 3",
+             "output = 2", 'arrivals = "poisson:rate=2"', "[sweep]", "max-num-seqs = [2, 4]", "[search]",
+             'largest = "max-num-seqs"', 'keep = ["ttft p99 <= 2 s"]', f"from = {endless[:400]}", "to = 64"]
     scenario.write_text("\n".join(lines))
     said = run(capsys, "sweep", scenario, "--dry-run")
     assert said.status == 2 and ": search: from: a number above 0 is wanted, not 9999" in said.err and len(said.err) < 300

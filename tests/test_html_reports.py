@@ -19,11 +19,10 @@ from page_parts import Page
 from experiments import reproduce
 from experiments.crosscheck import Check
 from experiments.figures import STYLES
-from experiments.glossary import PARTS_IN_WORDS
 from experiments.html.pool_bar import STROKES, bars
 from experiments.paper.html_page import write_reproduction
 from experiments.paper.outcome import Row
-from experiments.report import PART_LABELS
+from experiments.parts import LABELS, PARTS_IN_WORDS
 from experiments.shown import Sentence, TextTable, drawn
 from sim.memory.allocator import PARTS
 
@@ -65,7 +64,7 @@ def test_compare_shows_the_numbers_of_its_json(capsys, tmp_path, traffic):
     table = page.tables[COLUMN]
     assert table[0] == ["", *(s["allocator"] for s in scenarios)]
     for part in PARTS:
-        assert page.row(COLUMN, PART_LABELS[part]) == [f"{100 * s['memory'][part]:.1f} %" for s in scenarios]
+        assert page.row(COLUMN, LABELS[part]) == [f"{100 * s['memory'][part]:.1f} %" for s in scenarios]
     assert page.row(COLUMN, "mean") == [f"{s['concurrency']['mean']:,.2f}" for s in scenarios]
     assert page.row(COLUMN, "whole run (s)") == [f"{s['makespan_s']:,.1f}" for s in scenarios]
     assert page.row(COLUMN, "completed") == ["40"] * len(scenarios)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.check_report import check_table, meaning, verdict
-from experiments.glossary import PARTS_IN_WORDS, TOGETHER
 from experiments.html.page import provenance, render
 from experiments.html.pictures import drawn_picture
 from experiments.html.pool_bar import bars, patterns
 from experiments.numbers import percent
-from experiments.report import PART_LABELS, header, remarks, tables
+from experiments.parts import LABELS, PARTS_IN_WORDS, TOGETHER
+from experiments.report import header, remarks, tables
 from experiments.shown import TextTable, grouped
 from workloads.messages import show_path
 
@@ -36,7 +36,7 @@ def compare_page(document: JsonObject, title: str, draw: Callable[[str], None], 
     return render(
         "compare.html", title=f"Where the KV cache goes: {show_path(title)}", header=grouped(header(document)),
         notes=[("note", note) for note in document["config"]["notes"]], patterns=patterns(), bars=bars(scenarios),
-        glossary=[(part, PART_LABELS[part], about) for part, about in PARTS_IN_WORDS.items()], together=TOGETHER,
+        glossary=[(part, LABELS[part], about) for part, about in PARTS_IN_WORDS.items()], together=TOGETHER,
         picture=drawn_picture(draw, _alt(scenarios)), tables=[(_name(table), table) for table in tables(scenarios)],
         remarks=list(remarks(scenarios)), checks=check_table(checks), meaning=meaning(checks), verdict=verdict(checks),
         failed=not all(check["ok"] for check in checks), provenance=provenance(["compare", *words]))

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.figures import STYLES
 from experiments.numbers import percent
-from experiments.report import PART_LABELS
+from experiments.parts import LABELS
 from sim.memory.allocator import PARTS
 
 JsonObject = dict[str, Any]
@@ -81,5 +81,5 @@ def _bar(name: str, shares: JsonObject) -> Bar:
         if width:
             segments.append(Segment(part, start, width, percent(shares[part]) if width >= LEAST_TOLD else ""))
         start += width
-    said = ", ".join(f"{PART_LABELS[one.part]} {percent(one.width / 100)}" for one in segments)
+    said = ", ".join(f"{LABELS[one.part]} {percent(one.width / 100)}" for one in segments)
     return Bar(name, segments, f"{name}: {said}")

@@ -7,7 +7,7 @@ PARTS = (
     ("internal fragmentation", "empty, and the sequence that holds them will never fill them. A grid in its colour."),
     ("cached", "held by nobody and free to take, but full of a prefix that a later request may still find. Dots."),
     ("external fragmentation", "free, but of no use to the request that is refused although enough slots are free in total: they "
-     "do not lie in a row. Also what a buddy allocator rounds up. Horizontal lines."),
+     "do not lie in a row. Also what a buddy allocator rounds up, and a rest too small for a page. Horizontal lines."),
     ("remainder", "free while the head of the queue is refused, and too few for it. Vertical lines."),
     ("idle", "free, and nobody is refused. Plain."),
 )

@@ -1,7 +1,16 @@
-"""The seven parts of the pool in a line each: which slot is what, to the slot."""
+"""The seven parts of the pool as people read them: in one word or a few, and in a line each, to the slot."""
 
 from __future__ import annotations
 
+LABELS = {
+    "token_states": "token states (useful)", "reserved": "reserved, will be filled",
+    "internal": "internal fragmentation", "cached": "cached, free to take", "external": "external fragmentation",
+    "remainder": "remainder, too small", "idle": "idle, nobody refused",
+}
+"""Part -> what a table or a picture calls it."""
+SHORT = {"token_states": "useful", "reserved": "reserved", "internal": "internal", "cached": "cached", "external": "external",
+         "remainder": "remainder", "idle": "idle"}
+"""Part -> the same in one word, where there is little room."""
 PARTS_IN_WORDS = {
     "token_states": "slots that hold the K and V of a computed token; a slot that several sequences share counts once.",
     "reserved": "empty slots that their holder will still fill: positions below P + O - 1, of P prompt and O output tokens "
