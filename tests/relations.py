@@ -16,6 +16,7 @@ from hypothesis import assume
 from scenarios import (
     MICROSECONDS_A_SECOND,
     PLAIN,
+    InTurn,
     Recount,
     Refused,
     Scenario,
@@ -75,10 +76,11 @@ def completed_rejected_and_unfinished_are_all_that_arrived(s, k):
     assert sum(scenario("x", own)["requests"]["completed"] for own in run.replicas or (run,)) == counts["completed"]
 
 
-@relation("First come, first served: the queue is not overtaken, so on each server first admissions are in order of arrival; and "
-          "as the oldest sequence moves in every step, somebody ends after no more steps than tokens are ahead.")
+@relation("First come, first served: nobody who waits is overtaken, for the first time or after a preemption, so on each server "
+          "first admissions are in order of arrival; and as the oldest sequence moves in every step, somebody ends after no more "
+          "steps than tokens are ahead.")
 def nobody_starves_under_fcfs(s, k):
-    run, seen = s.but(policy="fcfs").watched(Steps)
+    run, seen = s.but(policy="fcfs").watched(InTurn)
     for number, steps in enumerate(seen):
         rows = np.flatnonzero(run.replica == number if run.replicas else run.verdict == 0)
         order = rows[np.lexsort((rows, run.arrival_us[rows]))]

@@ -76,6 +76,22 @@ class Steps(Observer):
         assert self.steps <= self.most, f"more than {self.most} steps"
 
 
+class InTurn(Steps):
+    """And that nobody is admitted, for the first time or again, while somebody waits who came before; of the policy fcfs."""
+
+    def started(self, allocator, scheduler):
+        self._scheduler, self._place = scheduler, {}
+
+    def arrived(self, now_us, request):
+        self._place[request] = len(self._place)
+
+    def scheduled(self, now_us, step):
+        super().scheduled(now_us, step)
+        waiting = [self._place[request] for request in self._scheduler.waiting]
+        came = [self._place[request] for request, *_ in (*step.admitted, *step.swapped_in)]
+        assert not came or not waiting or max(came) < min(waiting), (came, waiting)
+
+
 class Recount(Observer):
     """Adds up the pool at every event, and what is held from the block tables and reservations alone."""
 

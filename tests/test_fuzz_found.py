@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from cli_run import document, lengths, run
@@ -13,6 +14,7 @@ from experiments.benchmarks import __main__ as benchmarks
 from experiments.conformance.cases import read_case
 from sim.models.model_config import MOST_LAYERS, load_model
 from workloads.request import InputError
+from workloads.toml_text import load
 from workloads.whole_file import bytes_of
 
 POOL = ("--num-gpu-blocks-override", 1000)
@@ -235,3 +237,20 @@ def test_what_a_hundred_thousand_more_found(capsys, tmp_path):
     assert said.status == 2 and said.err.count("\n") == 1 and "later than a calendar time" in said.err and "name" not in said.err
     said = run(capsys, "plan", "--model", "Llama-3.1-8B", "--gpu", "L4", "--pipeline-parallel-size", str(1 << 53))
     assert said.status == 2 and "at most 1,024 is wanted" in said.err
+
+
+@pytest.mark.parametrize("key", ["a." * 500 + "b = 1", "[" + "a." * 90000 + "b]", "x = {" + ' "a" . ' * 65 + "b = 1}"])
+@pytest.mark.parametrize("command", [("sweep", "d.toml"), ("trace", "synth", "d.toml", "o.csv"),
+                                     ("compare", "--num-gpu-blocks-override", "99", "--step-time", "d.toml")])
+def test_a_key_of_many_parts_is_refused_before_it_takes_memory(capsys, tmp_path, monkeypatch, command, key):
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text(f"# sevens, etc.\n{key}\n")
+    said = run(capsys, *command, "-q")
+    assert said.status == 2 and said.err.count("\n") == 1 and "d.toml:2: no TOML: a key of more than 64 parts" in said.err
+
+
+def test_a_text_with_many_dots_is_no_key():
+    text = "x = '" + "a." * 40 + "' # " + "one. " * 30 + "\ny.z = [" + "1.5, " * 200 + "]\n"
+    assert load(text, "a.toml")["y"]["z"] == [1.5] * 200
+    with pytest.raises(InputError, match=r"a.toml: no TOML: nested too deep\Z"):
+        load("x = " + "[" * 5000, "a.toml")

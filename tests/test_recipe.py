@@ -236,7 +236,7 @@ def test_missing_parts(part):
      ":4: requests: must be from 1 to 10,000,000, not a number of 20,000 bits"),
     (b"\xff\xfe\x00", ":1: no TOML: byte 0xff is not UTF-8"),
     (b"x = " + b"[" * 100_000, ": no TOML: "),
-    (b"#" * 1_000_001, ": more than 1,000,000 bytes are no recipe"),
+    (b"#" * 1_000_001, ": longer than 1,000,000 bytes"),
     (b"", ": needs the key 'arrivals'"),
     (b"prompt = 1\noutput = 1\n[arrivals]\nkind = 'poisson'\n\nrte = 4\n", ":6: arrivals: unknown key 'rte'"),
     (b"seed = 1\npromt = 4\n", ":2: unknown key 'promt'"),

@@ -20,6 +20,7 @@ from sim.request_log import NEVER
 from sim.result import scenario
 from sim.run import Stalled
 from sim.step_time import ConstantStepTime
+from sim.waiting import ArrivalQueue
 
 ANY = settings(max_examples=60 * LONG, suppress_health_check=list(HealthCheck))
 """Relations narrow what they are given, and pass over what they do not speak of."""
@@ -42,6 +43,17 @@ def test_a_planted_bug_is_seen(name, monkeypatch):
     def holds(made, k):
         RELATIONS[name].holds(made, k)
     with pytest.raises((AssertionError, Stalled)):     # a broken invariant is one
+        holds()
+
+
+def test_who_was_preempted_may_not_go_to_the_back_of_the_queue(monkeypatch):
+    monkeypatch.setattr(ArrivalQueue, "put_back", ArrivalQueue.add)
+
+    @settings(ANY, max_examples=1500, phases=[Phase.generate], derandomize=True, database=None)
+    @given(scenarios())
+    def holds(made):
+        RELATIONS["nobody_starves_under_fcfs"].holds(made, 2)
+    with pytest.raises(AssertionError):
         holds()
 
 

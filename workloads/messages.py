@@ -94,6 +94,19 @@ def show_path(path: str) -> str:
     return path if path.isprintable() and path else repr(path)
 
 
+def json_failed(path: str, error: Exception) -> InputError:
+    """The InputError for a file that is no JSON, or such that it cannot be taken in.
+
+    >>> print(json_failed("a.json", RecursionError()))
+    a.json: no valid JSON: nested too deep
+    """
+    if isinstance(error, JSONDecodeError):
+        return complaint(path, error.lineno, f"no valid JSON: {json_fault(error, error.colno)}")
+    reason = "nested too deep" if isinstance(error, RecursionError) else \
+        f"byte {error.start:,} is not UTF-8" if isinstance(error, UnicodeDecodeError) else "a number of too many digits"
+    return InputError(f"{show_path(path)}: no valid JSON: {reason}")
+
+
 def reading_failed(path: str, error: Exception) -> InputError:
     """The InputError for a file that cannot be opened or read.
 

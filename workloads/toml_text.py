@@ -9,6 +9,10 @@ from typing import Any
 from workloads.messages import complaint, show_path
 from workloads.request import InputError
 
+# A dotted key makes a table a dot, and tomllib takes time and memory with the square of their number: none here has five.
+_DEEPEST = 64
+_DEEP_KEY = re.compile(r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
+
 
 def decoded(text: bytes, path: str) -> str:
     """UTF-8, perhaps with a byte order mark, as text.
@@ -45,13 +49,18 @@ def load(text: str, path: str) -> dict[str, Any]:
     ... except InputError as error: print(error)
     a.toml:2: no TOML: Invalid value
     """
+    deep = _DEEP_KEY.search(text)
+    if deep is not None:
+        raise complaint(path, text.count("\n", 0, deep.start()) + 1, f"no TOML: a key of more than {_DEEPEST} parts")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"\(at line (\d+)", str(error))
         reason = " ".join(str(error).partition(" (at")[0].split())
         raise complaint(path, int(at[1]) if at else text.count("\n") + 1, f"no TOML: {reason}") from None
-    except (ValueError, RecursionError) as error:      # digits beyond Python's limit, or brackets without end
+    except RecursionError:                             # brackets without end
+        raise InputError(f"{show_path(path)}: no TOML: nested too deep") from None
+    except ValueError as error:                        # digits beyond Python's limit
         raise InputError(f"{show_path(path)}: no TOML: {str(error).partition(';')[0]}") from None
 
 

@@ -20,7 +20,7 @@ from sim.memory.grouped import GroupedAllocator, GroupKind
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
-from workloads.messages import complaint, json_fault, reading_failed, show_path
+from workloads.messages import json_failed, reading_failed, show_path
 from workloads.request import ContentIds, InputError, Trace
 from workloads.whole_file import bytes_of
 
@@ -45,10 +45,8 @@ def read_case(path: str) -> Case:
         raise
     except OSError as error:
         raise reading_failed(path, error) from None
-    except json.JSONDecodeError as error:
-        raise complaint(path, error.lineno, f"no valid JSON: {json_fault(error, error.colno)}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{show_path(path)}: no valid JSON: {str(error)[:80]}") from None
+        raise json_failed(path, error) from None
     if not isinstance(case, dict) or not ("cases" in case or {"config", "requests"} <= set(case) or "runs" in case):
         raise InputError(f"{show_path(path)}: no recorded case: config and requests (or cases with layers) are wanted")
     return case

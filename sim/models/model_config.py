@@ -26,7 +26,7 @@ from sim.models.model import ModelShape
 from sim.models.model_names import catalogue, find_name, named_quantization, shortened
 from sim.models.positions import positions
 from sim.models.quantization import kv_cache_dtype, layout, quantization
-from workloads.messages import complaint, json_fault, reading_failed, show_path
+from workloads.messages import json_failed, reading_failed, show_path
 from workloads.request import InputError
 from workloads.whole_file import bytes_of
 
@@ -184,10 +184,10 @@ def _read_json(path: Path) -> dict[str, Any]:
         config = json.loads(bytes_of(path, LARGEST_MIB))
     except InputError:                                 # too long, and says so
         raise
-    except json.JSONDecodeError as error:
-        raise complaint(str(path), error.lineno, f"no valid JSON: {json_fault(error, error.colno)}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
         raise reading_failed(str(path), error) from None
+    except (ValueError, RecursionError) as error:
+        raise json_failed(str(path), error) from None
     if not isinstance(config, dict):
-        raise InputError(f"{show_path(str(path))}: must be an object of fields, not a {type(config).__name__}")
+        raise InputError(f"{show_path(str(path))}: must be an object of fields, not {shortened(config)}")
     return config

@@ -170,7 +170,7 @@ def recipes(draw: Random) -> Input:
     changes = ("--set", f"{draw.choice(keys)}{draw.choice(('', '.kind', '.rate', '.a.b'))}={changed}")
     return Input(("trace", "synth", "r.toml", *(("o.csv",) if draw.random() < 0.7 else ()),
                   *(changes if draw.random() < 0.2 else ()),
-                  *(("--requests", "50") if draw.random() < 0.9 else ())), {"r.toml": data})
+                  "--requests", "50"), {"r.toml": data})
 
 
 def specs(draw: Random) -> Input:

@@ -11,7 +11,10 @@ from mutmut.utils.format_utils import get_mutant_name
 
 def names(patterns):
     """File -> the names of its mutants."""
-    files = sorted(path for pattern in patterns for path in Path().glob(pattern))
+    found = {pattern: list(Path().glob(pattern)) for pattern in patterns}
+    if not all(found.values()):
+        raise SystemExit(f"no such file: {', '.join(pattern for pattern, paths in found.items() if not paths)}")
+    files = sorted({path for paths in found.values() for path in paths})
     return {str(path): [get_mutant_name(path, name) for name in mutate_file_contents(str(path), path.read_text()).mutant_names]
             for path in files}
 

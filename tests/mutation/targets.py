@@ -29,7 +29,7 @@ MEMORY = _tests("arena contiguous block_pool walk_arena walk_paged fork more_all
                 " prefix_stats prefix_tiers block_hash sequences relations crosscheck conform cache_options")
 OTHER_MEMORY = tuple(f"sim/memory/{name}.py" for name in (
     "allocator", "block_hash", "block_tables", "free_queue", "group_tables", "grouped", "growth", "host_tier", "left_blocks",
-    "paging", "prefix_stats", "reserving", "sharing", "tiered", "window"))
+    "prefix_stats", "reserving", "sharing", "tiered", "vattention", "window"))
 MODELS = _tests("model model_names layer_kinds layer_groups mlp_layers weights weight_logs hardware budget kv_formula capacity"
                 " startup_logs bad_config published_numbers")
 

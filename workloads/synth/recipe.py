@@ -93,7 +93,7 @@ def recipe_text(path: str | os.PathLike[str]) -> bytes:
     except ValueError as error:                        # a name with a NUL
         raise InputError(f"{shown}: no TOML: {error}") from None
     if len(text) > LARGEST_RECIPE:
-        raise InputError(f"{shown}: more than {LARGEST_RECIPE:,} bytes are no recipe")
+        raise InputError(f"{shown}: longer than {LARGEST_RECIPE:,} bytes")
     return text
 
 
