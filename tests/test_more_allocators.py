@@ -112,6 +112,14 @@ def test_double_release_and_forks_that_do_not_fit():
         allocator.release(handle)
 
 
+@pytest.mark.parametrize(("name", "pages"), [("paged-reserve", 5), ("vattention", 2)])
+def test_a_fork_is_a_copy_and_counted_where_it_fits(name, pages):
+    allocator = Engine(trace_of([(5, 3)]), config_of(1 + 2 * pages, 4, 20, page_slots=4), name).allocator
+    handle = allocator.restore(0, 5)
+    assert allocator.fork(handle) is not None and (allocator.copies, allocator.pool.free) == (1, 0)
+    assert allocator.fork(handle) is None and allocator.copies == 1
+
+
 # ---------------------------------------------------------------------- token
 def test_a_block_of_one_slot():
     # 12 slots. 5 + 6 states, one slot free and too small for the third prompt of 3; then 6 + 3, then 7.

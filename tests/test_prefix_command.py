@@ -19,7 +19,7 @@ from experiments.prefix_caching.curves import goals, view
 from experiments.prefix_caching.money import Prices, hit_tokens, money
 from experiments.prefix_caching.policies import MOST_ACCESSES, default_sizes, replayed_stream
 from experiments.prefix_caching.serving import _Follow, facts
-from experiments.prefix_text import LEGEND
+from experiments.prefix_caching.text import LEGEND
 from sim.catalog import EVICTION
 from sim.engine import Engine
 from sim.run import Observer

@@ -12,8 +12,8 @@ from experiments.prefix_caching import curves
 from experiments.prefix_caching.money import money, prices
 from experiments.prefix_caching.policies import default_sizes, replayed_stream, replays
 from experiments.prefix_caching.serving import default_pools, serving
+from experiments.prefix_caching.text import LEGEND
 from experiments.prefix_caching.tiers import tiers
-from experiments.prefix_text import LEGEND
 from experiments.setup import MOST_BLOCKS, Setup
 from experiments.version import VERSION
 from sim.catalog import EVICTION

@@ -12,7 +12,7 @@ from experiments.numbers import percent
 from experiments.prefix_caching.figure import plot_prefix
 from experiments.prefix_caching.report import header, tables
 from experiments.prefix_caching.serving import run_checks
-from experiments.prefix_text import LEGEND, show_room
+from experiments.prefix_caching.text import LEGEND, show_room
 from experiments.shown import grouped
 from workloads.messages import show_path
 

@@ -13,8 +13,8 @@ from experiments.check_report import verdict
 from experiments.numbers import percent, show
 from experiments.prefix_caching.serving import run_checks
 from experiments.prefix_caching.serving_report import serving_tables
+from experiments.prefix_caching.text import LEGEND, show_room
 from experiments.prefix_caching.tiers import tier_tables
-from experiments.prefix_text import LEGEND, show_room
 from experiments.shown import Line, TextTable, Titled, drawn
 from workloads.messages import counted, dropped_lines, show_path
 from workloads.request import InputError
