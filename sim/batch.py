@@ -48,41 +48,39 @@ class Batch:
         return self.n
 
     # ------------------------------------------------------------------ columns
+    def _column(self, field: int) -> IntArray:
+        column: IntArray = self._matrix[field, : self.n]
+        return column
+
     @property
     def request(self) -> IntArray:
         """A view."""
-        column: IntArray = self._matrix[REQUEST, : self.n]
-        return column
+        return self._column(REQUEST)
 
     @property
     def handle(self) -> IntArray:
         """A view."""
-        column: IntArray = self._matrix[HANDLE, : self.n]
-        return column
+        return self._column(HANDLE)
 
     @property
     def target(self) -> IntArray:
         """A view."""
-        column: IntArray = self._matrix[TARGET, : self.n]
-        return column
+        return self._column(TARGET)
 
     @property
     def end(self) -> IntArray:
         """A view."""
-        column: IntArray = self._matrix[END, : self.n]
-        return column
+        return self._column(END)
 
     @property
     def member(self) -> IntArray:
         """A view."""
-        column: IntArray = self._matrix[MEMBER, : self.n]
-        return column
+        return self._column(MEMBER)
 
     @property
     def computed(self) -> IntArray:
         """Tokens whose K and V exist (a copy)."""
-        ends, end = self._matrix[ENDS, : self.n], self._matrix[END, : self.n]
-        tokens: IntArray = end - ends
+        tokens = self._column(END) - self._column(ENDS)
         tokens += self.clock
         return tokens
 
@@ -161,13 +159,14 @@ class Batch:
     def compute(self, new: IntArray) -> None:
         """Each sequence computes its ``new`` tokens: of those behind the target one at most."""
         self.clock += 1
-        self._matrix[ENDS, : self.n] -= new - 1
+        ends = self._column(ENDS)
+        ends -= new - 1
         self._exact, self._calendar = False, None
 
     def grow_some(self, places: IntArray, steps: int) -> None:
         """The sequences at ``places`` compute a token in each of so many steps, the others none."""
         self.clock += steps
-        ends = self._matrix[ENDS, : self.n]
+        ends = self._column(ENDS)
         ends += steps
         ends[places] -= steps
         self.changed()
@@ -183,13 +182,13 @@ class Batch:
 
     def ended(self) -> IntArray:
         """Places of those that have their last token."""
-        places: IntArray = (self._matrix[ENDS, : self.n] == self.clock).nonzero()[0]
+        places: IntArray = (self._column(ENDS) == self.clock).nonzero()[0]
         return places
 
     def until_end(self) -> int:
         """The decode steps after which the first sequence has its last token; nobody is prefilling."""
         if not self._exact:
-            self._first_end = int(np.minimum.reduce(self._matrix[ENDS, : self.n])) if self.n else UNLIMITED
+            self._first_end = int(np.minimum.reduce(self._column(ENDS))) if self.n else UNLIMITED
             self._exact = True
         return self._first_end - self.clock
 
