@@ -19,10 +19,12 @@ from workloads.readers import READERS
 
 THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 POOL = ("--num-gpu-blocks-override", "40", "-q")
-UNNEEDED = ("matplotlib", "jinja2", "rich.progress", "zstandard", "numpy.random", "numpy.ma", "tomllib", "workloads.synth",
+UNNEEDED = ("matplotlib", "jinja2", "rich.progress", "zstandard", "tomllib", "workloads.synth",
             "workloads.synthetic", "workloads.readers.own_table", "workloads.readers.servegen", "sim.caching.policies",
             "sim.models", "sim.sizing.budget", "sim.sizing.plan", "experiments.animation", "experiments.chrome_trace",
             "experiments.compare_pictures", "experiments.html", "experiments.step_time_file")
+if np.lib.NumpyVersion(np.__version__) >= "2.0.0":     # older ones load all of theirs with numpy itself
+    UNNEEDED += ("numpy.random", "numpy.ma")
 
 
 def said(arguments, ask, before="", **environment):

@@ -95,6 +95,11 @@ class _Bar(Progress):
         """With the field that the columns want."""
         return super().add_task(description, *arguments, **{"failed": "", **fields})       # type: ignore[arg-type]
 
+    def stop(self) -> None:
+        """Nothing where nobody looks: rich before 15 writes an empty line there."""
+        if not self.disable:
+            super().stop()
+
 
 def teller(progress: Progress) -> Callable[[str], None]:
     """What prints a line on stderr without breaking the bar."""

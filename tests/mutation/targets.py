@@ -33,6 +33,8 @@ OTHER_MEMORY = tuple(f"sim/memory/{name}.py" for name in (
 MODELS = _tests("model model_names layer_kinds layer_groups mlp_layers weights weight_logs hardware budget kv_formula capacity"
                 " startup_logs bad_config published_numbers")
 
+DOCTESTS = ("sim/kv_formula.py", "sim/block_calendar.py", "sim/entries.py", "sim/routing.py")
+
 TARGETS = {
     "ledger": Target(("sim/ledger.py",), (*_tests("ledger"), "sim/ledger.py"),
                      _tests("ledger crosscheck relations stays replicas warm_start sequences request_log pace")),
@@ -53,7 +55,9 @@ TARGETS = {
                                             " block_hash eviction_policies"), "sim/memory"), ENGINE),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
-    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays"), RECORDED, JUMPING), ENGINE,
+    "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays batch stalls steady step_time"
+                                             " warm_start replicas closed_loop calibrate_gauges request_log"),
+                                     RECORDED, JUMPING, *DOCTESTS), ENGINE,
                      "not random"),
     "models": Target(("sim/models/*.py",), (*MODELS, "sim/models"), _tests("catalogue plan calibrate_readers")),
     "sizing": Target(("sim/sizing/*.py", "sim/kv_formula.py"),
