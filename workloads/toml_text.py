@@ -11,7 +11,7 @@ from workloads.request import InputError
 
 # A dotted key makes a table a dot, and tomllib takes time and memory with the square of their number: none here has five.
 _DEEPEST = 64
-_DEEP_KEY = re.compile(r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){64}""")
+_DEEP_KEY = re.compile(r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){""" + str(_DEEPEST) + "}")
 
 
 def decoded(text: bytes, path: str) -> str:
