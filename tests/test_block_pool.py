@@ -189,15 +189,37 @@ def test_how_many_lie_free():
 def test_what_is_marked_lies_at_the_end_and_no_index_finds_it():
     pool = BlockPool(7, 10)
     table = pool.take(4)
-    pool.mark(table[:1], hashes(25))
-    pool.mark_each([2, 3], [26, 27])
-    with pytest.raises(ValueError, match="shorter"):
-        pool.mark_each([2, 3], [26])
+    pool.mark(table[:3], hashes(25, 26, 27))
     assert pool.hash_of.tolist() == [-1, 25, 26, 27, -1, -1, -1]
     assert pool.leading(table[:3], hashes(25, 26, 28)).tolist() == [1, 2]
     assert pool.find(np.arange(10)).tolist() == [-1] * 10
     pool.release(table)
     assert pool.free_queue().tolist() == [4, 5, 6, 3, 2, 1] and pool.cached_free == 3
+
+
+def test_what_a_holder_put_off_is_there_for_whoever_reads_it():
+    pool = BlockPool(7, 10)
+    table = pool.take(4)
+    pool.put_off(lambda: pool.mark(table[:2], hashes(25, 26)))
+    assert pool.written(table).tolist() == [-1] * 4            # by those who ask for blocks that are free
+    assert pool.hash_of.tolist() == [-1, 25, 26, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("full", range(6))
+@pytest.mark.parametrize("shared", range(6))
+def test_a_release_that_is_told_how_many_blocks_have_a_hash_is_the_same(split, full, shared):
+    """Of five blocks the first ``full`` have one, and the first ``shared`` are held twice."""
+    pools = [BlockPool(9, 10, split_freed=split) for _ in range(2)]
+    for pool, told in zip(pools, (None, full), strict=True):
+        table = pool.take(5)
+        pool.cache(table[:full], np.arange(full))
+        pool.touch(table[:shared])
+        pool.release(table, told)
+        assert pool.free == 8 - shared and pool.cached_free == max(full - shared, 0)
+    assert pools[0].free_queue().tolist() == pools[1].free_queue().tolist()
+    with pytest.raises(ValueError, match="double free of block 6"):
+        pools[1].release(np.array([1, 6]), 1)
 
 
 def test_each_hash_by_itself():

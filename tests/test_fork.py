@@ -369,3 +369,29 @@ def test_what_a_request_left_stays_small_however_often_it_is_preempted():
     stay = allocator.restore(0, 12)
     allocator.release(stay)                            # it has ended
     assert 0 not in allocator._left
+
+
+@pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize("way", ["a chunk", "a chunk beside another", "a token each", "many steps", "with a lag"])
+def test_what_one_sequence_filled_is_found_again_however_it_grew(way, looks):
+    """From 7 to 12 tokens in blocks of 4: the second and the third are full then, or as far as the lag says, and not a fourth."""
+    demand = demand_of((7, 9, 1), (30, 1, 1))
+    demand.sequences = None
+    allocator = PagedAllocator(demand, 20, 4, True)
+    first, other = admit(allocator, 0), admit(allocator, 1, tokens=5)
+    if way == "a chunk":
+        assert extend(allocator, [first], [7], [5]) == 1
+    elif way == "a token each":
+        assert all(by_one(allocator, [first], [n]) for n in range(7, 12))
+    elif way == "many steps":
+        allocator.decode(Some(np.array([first]), np.array([7])), 5)
+    else:
+        lag = Lag(np.array([7, 5]), np.array([7, 5]), np.array([9, 6])) if way == "with a lag" else None
+        assert extend(allocator, [first, other], [7, 5], [5, 1], lag) == 2
+    full = 2 if way == "with a lag" else 3
+    if looks:
+        assert hashed(allocator, first) == [True] * full + [False] * (3 - full)
+    table = allocator.table(first).tolist()
+    allocator.release(first, returns=True)
+    assert allocator.find_prefix(0, 13).blocks.tolist() == table[:full]
+    assert allocator.pool.cached_free == full

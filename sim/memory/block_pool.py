@@ -27,7 +27,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sim.entries import entries
 from sim.memory.free_queue import FreeQueue
 from workloads.request import IntArray
 
@@ -58,7 +57,7 @@ class BlockPool:
     ----------
     ref : int32, shape (num_blocks,)
     hash_of : int64, shape (num_blocks,)
-        -1 where a block has no hash.
+        -1 where a block has no hash. Whoever reads it sees what holders have put off too (`put_off`).
     cached_free : int
         Blocks in the free queue that have a hash.
     evicted, taken, touched : int
@@ -88,8 +87,8 @@ class BlockPool:
         self.caching = num_hashes > 0 if caching is None else caching
         self.split_freed = split_freed
         self.ref = np.zeros(num_blocks, np.int32)
-        self.hash_of: IntArray = np.full(num_blocks, NO_HASH, np.int64)
-        self._hash_of1 = entries(self.hash_of)
+        self._hash_of: IntArray = np.full(num_blocks, NO_HASH, np.int64)
+        self._put_off: Callable[[], None] | None = None
         self.cached_free = 0
         self.start_counting()
         self._index: IntArray = np.zeros(num_hashes, np.int64)         # 0 is the null block, which never has a hash
@@ -101,6 +100,13 @@ class BlockPool:
     def start_counting(self) -> None:
         """Counters of evicted, taken and touched blocks begin at 0 now."""
         self.evicted = self.taken = self.touched = 0
+
+    @property
+    def hash_of(self) -> IntArray:
+        """The hash of every block."""
+        if self._put_off is not None:
+            self._put_off()
+        return self._hash_of
 
     @property
     def free(self) -> int:
@@ -128,7 +134,7 @@ class BlockPool:
         unhashed = free - self.cached_free
         self.taken += n
         if not self.split_freed:
-            self._evict(blocks[self.hash_of[blocks] != NO_HASH])
+            self._evict(blocks[self._hash_of[blocks] != NO_HASH])
         elif n > unhashed:                             # all without a hash are in front of all that have one
             self._evict(blocks[unhashed:] if unhashed else blocks)
         return blocks
@@ -138,7 +144,7 @@ class BlockPool:
         if self.split_freed:
             unhashed = min(n, self.free - self.cached_free)
             return [False] * unhashed + [True] * (n - unhashed)
-        flags: list[bool] = (self.hash_of[self._queue.first(n)] != NO_HASH).tolist()
+        flags: list[bool] = (self._hash_of[self._queue.first(n)] != NO_HASH).tolist()
         return flags
 
     def lying_free(self, blocks: BlockIds) -> int:
@@ -160,8 +166,10 @@ class BlockPool:
         if np.count_nonzero(self.ref[blocks] < 1):
             raise ValueError(f"nobody is left to hold block {int(blocks[self.ref[blocks].argmin()])}")
 
-    def release(self, table: BlockIds) -> None:
+    def release(self, table: BlockIds, hashed: int | None = None) -> None:
         """Give back the blocks of one block table, walking it from its end (rule 5).
+
+        A caller who knows it says that the first ``hashed`` have a hash and the others none; that saves looking at each.
 
         Raises
         ------
@@ -170,38 +178,36 @@ class BlockPool:
         """
         walk = table[::-1].copy()                      # writing through a reversed view takes three times as long
         n = len(walk)
+        bare = n if not self.caching else None if hashed is None else n - hashed
         held = self.ref[walk]
         last = held == ONE
-        if last.tobytes().count(1) == n:
+        alone = last.tobytes()
+        freed = alone.count(1)
+        if freed == n:
             self.ref[walk] = 0
         else:
             if (held == ZERO).tobytes().find(1) >= 0:
                 raise ValueError(f"double free of block {int(walk[held.argmin()])}")
             self.ref[walk] = held - 1
-            walk = walk[last]
-            n = len(walk)
-        queue = self._queue
-        if not self.caching:
-            (queue.push_front if self.split_freed else queue.append)(walk)
-            return
-        hashed = self.hash_of[walk] != NONE
-        flags = hashed.tobytes()
-        count = flags.count(1)
-        self.cached_free += count
-        if count == n or not self.split_freed:
-            queue.append(walk)
-        elif flags.find(1) in (n - count, -1):         # those without a hash come first: the usual table
-            queue.append(walk[n - count:])
-            queue.push_front(walk[: n - count])
-        else:
-            queue.append(walk[hashed])
-            queue.push_front(walk[~hashed])
+            walk = walk[:freed] if alone.find(0) == freed else walk[last]      # usually the front of a table is shared
+            bare = None if bare is None else alone.count(1, 0, bare)
+        if bare is None:
+            has_hash = self._hash_of[walk] != NONE
+            flags = has_hash.tobytes()
+            bare = flags.count(0)
+            if self.split_freed and flags.find(1) not in (bare, -1):           # usually the end of a table has none
+                walk = np.concatenate((walk[~has_hash], walk[has_hash]))
+        self.cached_free += freed - bare
+        if not self.split_freed:
+            bare = 0
+        self._queue.append(walk[bare:])
+        self._queue.push_front(walk[:bare])
 
     # ------------------------------------------------------------------ the prefix index
     def find(self, hashes: IntArray) -> BlockIds:
         """The block of each hash, NO_HASH where there is none (rule 6)."""
         blocks = self._index[hashes]
-        blocks[self.hash_of[blocks] != hashes] = NO_HASH
+        blocks[self._hash_of[blocks] != hashes] = NO_HASH
         return blocks
 
     def lookup(self, hashes: IntArray) -> BlockIds:
@@ -211,24 +217,29 @@ class BlockPool:
 
     def leading(self, blocks: BlockIds, hashes: IntArray) -> BlockIds:
         """Those of ``blocks`` before the first that does not hold the hash beside it."""
-        first = (self.hash_of[blocks] != hashes).tobytes().find(1)
+        first = (self._hash_of[blocks] != hashes).tobytes().find(1)
         return blocks if first < 0 else blocks[:first]
 
     def mark(self, blocks: BlockIds, hashes: IntArray) -> None:
         """Full blocks get hashes that no index knows."""
-        self.hash_of[blocks] = hashes
+        self._hash_of[blocks] = hashes
 
-    def mark_each(self, blocks: list[int], hashes: list[int]) -> None:
-        """`mark` of a handful."""
-        hash_of = self._hash_of1
-        for block, content in zip(blocks, hashes, strict=True):
-            hash_of[block] = content
+    def put_off(self, mark: Callable[[], None]) -> None:
+        """A holder will `mark` the full blocks of a table when it gives them back, and in ``mark()`` those of all tables.
+
+        While a block is held nobody looks for a hash that no index knows. ``mark()`` is called before anybody reads `hash_of`.
+        """
+        self._put_off = mark
+
+    def written(self, blocks: BlockIds) -> IntArray:
+        """The hashes of blocks as far as they are written, which those of blocks that are free always are."""
+        return self._hash_of[blocks]
 
     def cache(self, blocks: BlockIds, hashes: IntArray) -> None:
         """Make full blocks findable, in this order; one whose hash is there already is kept beside the first (rule 6)."""
         there = self._index[hashes]
-        new = self.hash_of[there] != hashes
-        self.hash_of[blocks] = hashes
+        new = self._hash_of[there] != hashes
+        self._hash_of[blocks] = hashes
         if new.tobytes().count(1) == len(new):
             self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
         else:
@@ -243,7 +254,7 @@ class BlockPool:
             self._has_copies[[block, self._index[content]]] = True
 
     def watch(self, seen: Callable[[BlockIds], None]) -> None:
-        """Call ``seen`` with the ids of the blocks evicted, in order, whenever there are any; `hash_of` still has theirs."""
+        """Call ``seen`` with the ids of the blocks evicted, in order, if there are any; `written` still has their hashes."""
         self._watchers.append(seen)
 
     def _evict(self, blocks: BlockIds) -> None:
@@ -256,13 +267,13 @@ class BlockPool:
             seen(blocks)
         if self._copies and np.count_nonzero(self._has_copies[blocks]):
             self._forget_copies(blocks)
-        self.hash_of[blocks] = NO_HASH
+        self._hash_of[blocks] = NO_HASH
 
     def _forget_copies(self, blocks: BlockIds) -> None:
         """Evict one by one where a hash may stand for several blocks: the oldest of those left is found next."""
         several = blocks[self._has_copies[blocks]]
         self._has_copies[several] = False
-        for block, content in zip(several.tolist(), self.hash_of[several].tolist(), strict=True):
+        for block, content in zip(several.tolist(), self._hash_of[several].tolist(), strict=True):
             others = self._copies.get(content)
             if others is None:
                 continue

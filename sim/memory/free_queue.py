@@ -73,6 +73,8 @@ class FreeQueue:
     def push_front(self, blocks: IntArray) -> None:
         """These come in front of all others, in this order."""
         n = len(blocks)
+        if not n:
+            return
         self.free += n
         if n > self._head:
             self._start_log(self.order())
@@ -86,6 +88,8 @@ class FreeQueue:
     def append(self, blocks: IntArray) -> None:
         """These come behind all others, in this order."""
         n = len(blocks)
+        if not n:
+            return
         self.free += n
         if self._tail + n > len(self._log):
             self._start_log(self.order())

@@ -76,6 +76,7 @@ class GrowingTables(BlockTables):
         if self.hashes is not None:
             first, full = computed // size, self._findable(request, computed + new)
             if first < full:
+                self._full1[row] = start + full
                 self._cache_run(request, self._places[start + first:start + full], first, full)
         return True
 
@@ -119,9 +120,13 @@ class GrowingTables(BlockTables):
                 self.pool.mark(*(blocks[~shared], hashes[~shared]) if several else (blocks, hashes))
 
     def settle(self, handles: IntArray, first: IntArray, stop: IntArray) -> None:
-        if self.hashes is not None:
-            start = first // self.block_size
-            self._cache_full(*runs(handles, start, np.maximum(stop // self.block_size - start, 0)))
+        if self.hashes is None:
+            return
+        start, full = first // self.block_size, stop // self.block_size
+        if self._plain:
+            self._full[handles] = np.maximum(self._full[handles], handles * self._width + full)
+            full = np.minimum(full, self.hashes.shared[self._request[handles]])
+        self._cache_full(*runs(handles, start, np.maximum(full - start, 0)))
 
     # ------------------------------------------------------------------ many decode steps at once
     def decode_limit(self, sequences: Decoding, most: int) -> int:
@@ -160,11 +165,11 @@ class GrowingTables(BlockTables):
         One block at a time: about one sequence in sixteen needs one in a step. Array operations take as long for twenty blocks,
         and two or three times as long for the handful of a usual step: with them the replay of `dynamo` took 3.2 s and not 2.8.
         """
-        size, table, next_place, last = self.block_size, self._places1, self._next1, self._last1
+        size, table, next_place, last, full = self.block_size, self._places1, self._next1, self._last1, self._full1
         at_end: list[tuple[int, int]] = []
         places: list[int] = []
         for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=False):
-            place = next_place[row]
+            place = full[row] = next_place[row]
             table[place] = block
             next_place[row] = place + 1
             if place == last[row]:
@@ -172,25 +177,19 @@ class GrowingTables(BlockTables):
             places.append(place)
         self.slots += total * size
         self.fillable += total * size - sum(missing for _, missing in at_end)
-        if self.hashes is not None:
+        for row in rows[total:]:
+            full[row] = next_place[row]
+        if self.hashes is not None and not self._plain:
             places += [next_place[row] for row in rows[total:]]
             self._cache_grown(rows, places, total, before)
         return at_end
 
     def _cache_grown(self, rows: list[int], places: list[int], total: int, before: int) -> None:
         """New blocks are at the first ``total`` places; in front of those from ``before`` on one got full."""
-        if self._plain:
-            self.pool.mark_each(*self._in_front(rows[before:], places[before:]))
-            return
         where, row = np.array(places, np.int64), np.array(rows, np.int64)
         place = where - row * self._width
         self._note_writers(self._places[where[:total]], row[:total], place[:total])
         self._cache_full(row[before:], place[before:] - 1)
-
-    def _in_front(self, rows: list[int], places: list[int]) -> tuple[list[int], list[int]]:
-        """The blocks in front of these places and their private hashes."""
-        table, own = self._places1, self._own1
-        return [table[place - 1] for place in places], [own[row] + place - 1 for row, place in zip(rows, places, strict=True)]
 
     # ------------------------------------------------------------------ what becomes findable
     def _findable(self, request: int, tokens: int) -> int:
@@ -206,12 +205,15 @@ class GrowingTables(BlockTables):
             self.stats.wrote(blocks[: shared - first], request)
 
     def _cache_run(self, request: int, blocks: BlockIds, first: int, full: int) -> None:
-        """Of these blocks from place ``first`` on those before ``full`` become findable: by all, or by the request alone."""
+        """Of these blocks from place ``first`` on those before ``full`` become findable: by all, or by the request alone.
+
+        The latter are marked when they are given back where tables are plain.
+        """
         assert self.hashes is not None
         hashes, shared = self.hashes, self._shared1[request]
         stop = min(shared, full)
         if first < stop:
             self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop))
             blocks, first = blocks[stop - first:], stop
-        if first < full:
+        if first < full and not self._plain:
             self.pool.mark(blocks[: full - first], hashes.span(request, first, full))

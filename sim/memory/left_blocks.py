@@ -73,7 +73,7 @@ class LeftBlocks:
         """Which of these blocks hold the content of their place, as far as that is known; shape of ``rows``."""
         n = min(rows.shape[1], len(hashes))
         there: NDArray[np.bool_] = rows != 0
-        there[:, :n] = self._pool.hash_of[rows[:, :n]] == hashes[:n]
+        there[:, :n] = self._pool.written(rows[:, :n]) == hashes[:n]
         return there
 
     def lookup(self, request: int, hashes: IntArray) -> BlockIds:

@@ -118,11 +118,12 @@ class PagedAllocator(GrowingTables):
     def release(self, handle: int, returns: bool = False) -> None:
         self._check(handle)
         table = self.table(handle)
+        full = self._mark_own(handle) if self._plain else None
         if self.hashes is not None:
             self._remember(handle, table, returns)
         if self._ends.extra and self._filled[handle] % self.block_size and self.pool.ref[table[-1]] > 1:
             self._ends.leave(self._filled[[handle]], self._end[[handle]])
-        self.pool.release(table)
+        self.pool.release(table, full)
         self._drop_row(handle)
 
     def _remember(self, handle: int, table: BlockIds, returns: bool) -> None:

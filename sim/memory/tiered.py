@@ -75,6 +75,6 @@ class TieredAllocator(PagedAllocator):
         return handle
 
     def _moves_down(self, blocks: BlockIds) -> None:
-        hashes = self.pool.hash_of[blocks]
+        hashes = self.pool.written(blocks)
         self._wrote[hashes] = self.writers(blocks)
         self.tier.put(hashes)
