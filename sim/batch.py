@@ -109,12 +109,10 @@ class Batch:
         live = self._matrix[:, : self.n]
         live[:, place:] = np.roll(live[:, place:], len(rows), axis=1)
 
-    def remove(self, places: IntArray) -> None:
+    def remove(self, places: list[int]) -> None:
         """Take out the sequences at ``places``; the others keep their order."""
         # Those between two that go move up: for one of 40 sequences 1 us, a mask over the matrix takes 15.
-        gone: list[int] = places.tolist()
-        if len(gone) > 1:
-            gone.sort()
+        gone = sorted(places)
         if self._calendar is not None:
             for place in gone:
                 if self.decodes(place):
@@ -128,10 +126,10 @@ class Batch:
         self.n = to
         self._exact = False
 
-    def row(self, place: int) -> tuple[int, int, int]:
-        """Request, computed tokens and target of one sequence."""
+    def row(self, place: int) -> tuple[int, int, int, int]:
+        """Request, handle, computed tokens and target of one sequence."""
         at = self._at
-        return at[REQUEST, place], at[END, place] - at[ENDS, place] + self.clock, at[TARGET, place]
+        return at[REQUEST, place], at[HANDLE, place], at[END, place] - at[ENDS, place] + self.clock, at[TARGET, place]
 
     def decodes(self, place: int) -> bool:
         """Whether that sequence is not prefilling."""
@@ -180,15 +178,22 @@ class Batch:
         """Whether a sequence may have its last token; false where that is known without looking."""
         return self._first_end <= self.clock
 
-    def ended(self) -> IntArray:
+    def ended(self) -> list[int]:
         """Places of those that have their last token."""
-        places: IntArray = (self._column(ENDS) == self.clock).nonzero()[0]
+        # One after the other, as it is mostly one: argmin takes 0.15 us, a comparison with all of them 0.5.
+        ends, places, behind = self._column(ENDS), [], 0
+        while behind < self.n:
+            place = behind + int(ends[behind:].argmin())
+            if self._at[ENDS, place] != self.clock:
+                break
+            places.append(place)
+            behind = place + 1
         return places
 
     def until_end(self) -> int:
         """The decode steps after which the first sequence has its last token; nobody is prefilling."""
         if not self._exact:
-            self._first_end = int(np.minimum.reduce(self._column(ENDS))) if self.n else UNLIMITED
+            self._first_end = self._at[ENDS, int(self._column(ENDS).argmin())] if self.n else UNLIMITED
             self._exact = True
         return self._first_end - self.clock
 

@@ -119,7 +119,7 @@ class RunningSequences:
     def _next_chunk(self, step: Step, cap: int) -> bool:
         """All before the last sequence have their token; a chunk for that one, which is prefilling. False: it does not fit."""
         batch, before = self.running, len(self.running) - 1
-        request, computed, target = batch.row(before)
+        request, _, computed, target = batch.row(before)
         new = min(target - computed, cap, self._longest - computed, self._tokens - before)
         if new < 1 or not self._extend(slice(before, None), np.array([new])):
             return False
@@ -193,11 +193,11 @@ class RunningSequences:
     def _preempt(self, step: Step, place: int) -> IntArray:
         """Rule 31: blocks are given back, tokens are to be computed again, the request waits; the places left."""
         batch = self.running
-        request, computed = int(batch.request[place]), int(batch.computed[place])
+        request, _, computed, _ = batch.row(place)
         places = np.array([place]) if self.groups is None else (batch.request == request).nonzero()[0]
         if self._seen_preempted is not None:
             self._seen_preempted(request)
-        rows = [(int(batch.handle[p]), int(batch.computed[p]), int(batch.target[p])) for p in places.tolist()]
+        rows = [batch.row(p)[1:] for p in places.tolist()]
         end = int(batch.end[place])
         swapped = self.host is not None and (self.groups is None or self.groups.may_swap(request)) \
             and self.host.take(request, [row[1:] for row in rows], end, self.allocator)
@@ -211,7 +211,7 @@ class RunningSequences:
         self._resumed[request] = 1
         self._prefilling -= sum(done < target for _, done, target in rows)
         self.computed -= sum(done for _, done, _ in rows)
-        batch.remove(places)
+        batch.remove(places.tolist())
         self.waiting.put_back(request)
         self.preemptions += 1
         step.preempted.append((request, computed))

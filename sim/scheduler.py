@@ -21,7 +21,7 @@ from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.entries import entries
 from sim.flight import Flight
-from sim.memory.allocator import Allocator, Ask, Decoding, Refusal, Taken
+from sim.memory.allocator import NO_PREFIX, Allocator, Ask, Decoding, Prefix, Refusal, Taken
 from sim.running import EVERYBODY, RunningSequences
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
@@ -111,12 +111,14 @@ class Scheduler(RunningSequences):
         if not batch.may_have_ended():
             return []
         done = batch.ended()
-        if not len(done):
+        if not done:
             return []
-        finished: list[int] = batch.request[done].tolist()
-        for handle in batch.handle[done].tolist():
+        finished = []
+        for place in done:
+            request, handle, computed, _ = batch.row(place)
             self.allocator.release(handle)
-        self.computed -= sum(batch.end[done].tolist())
+            self.computed -= computed
+            finished.append(request)
         batch.remove(done)
         return finished if self.groups is None else self.groups.left(finished)
 
@@ -141,10 +143,11 @@ class Scheduler(RunningSequences):
         return len(self.running) if self.groups is None else len(set(self.running.request.tolist()))
 
     # ------------------------------------------------------------------ admission (rules 24 to 27 and 30)
-    def _ask_head(self, cap: int, budget: int) -> Ask:
+    def _ask_head(self, cap: int, budget: int, prefix: Prefix | None = None) -> Ask:
         request = self.waiting.head()
         known = self.known(request)
-        prefix = self.allocator.find_prefix(request, known)
+        if prefix is None:
+            prefix = self.allocator.find_prefix(request, known)
         new = min(known - prefix.tokens, cap, budget)
         keep_free = self.watermark_blocks if len(self.running) else 0
         return Ask(request, known, prefix, prefix.tokens + new, self.config.reserve_full_isl, keep_free,
@@ -215,7 +218,7 @@ class Scheduler(RunningSequences):
                 places.append(place)
                 finished.append(request)
         if places:
-            batch.remove(np.array(places))
+            batch.remove(places)
         return finished
 
     def _swap_in(self, host: HostPool, step: Step) -> bool:
@@ -251,8 +254,13 @@ class Scheduler(RunningSequences):
             return DecodeRun(steps, open=by_priority)
         if self.host is not None and self.waiting.head() in self.host:
             return NO_RUN
+        if not self.config.enable_chunked_prefill or self._may_find_generated:
+            return NO_RUN
+        # Whom there is room for with nothing cached is looked up once, in the step that admits it.
+        if self.allocator.fits(self._ask_head(UNLIMITED, UNLIMITED, NO_PREFIX)):
+            return NO_RUN
         ask = self._ask_head(self._prefill_cap(), self._tokens - n)
-        if not self.config.enable_chunked_prefill or self._may_find_generated or self.allocator.fits(ask):
+        if self.allocator.fits(ask):
             return NO_RUN
         # Free blocks only get fewer, so the refused head stays refused: only a running sequence that wrote a block of
         # the head's prompt could help it, and that was ruled out.

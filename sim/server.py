@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from sim.entries import entries
 from sim.ledger import Integrals, PoolState
 from sim.memory.allocator import NOTHING, Taken
 from sim.pace import decode_pace
@@ -53,6 +54,7 @@ class Server:
         self.ends_us: int | None = None
         self.was_refused = False
         self._allocator, self._config, self._log = facts.allocator, facts.config, facts.log
+        self._end_of = entries(facts.demand.end)
         self._timeline = timeline
         self._observers = observers
         self._jump: Jump | None = None
@@ -112,9 +114,11 @@ class Server:
         finished = self.scheduler.update()
         if finished:
             self._stalls.moved()
-            ends: list[int] = self.facts.demand.end[finished].tolist()
-            held = [end for request, end in zip(finished, ends, strict=True) if self._log.finish(request, now, end)]
-            at_limit = held.count(self._config.max_model_len - 1)
+            at_limit = 0
+            for request in finished:
+                end = self._end_of[request]
+                if self._log.finish(request, now, end) and end == self._config.max_model_len - 1:
+                    at_limit += 1
             self.facts.peak_at_limit = max(self.facts.peak_at_limit, at_limit)
         for observer in self._observers:
             observer.updated(now, finished)

@@ -51,7 +51,7 @@ class StaticScheduler(Scheduler):
         self.computed -= int(batch.computed[over].sum())
         self.groups.left(batch.request[over].tolist())
         others = np.delete(np.arange(len(batch)), over)
-        batch.remove(over)
+        batch.remove(over.tolist())
         gone = super()._preempt(step, int(np.searchsorted(others, place)))
         return np.sort(np.concatenate((over, others[gone])))
 

@@ -42,7 +42,8 @@ def settings_of_a_walk(draw):
 class PagedWalk(RuleBasedStateMachine):
     @initialize(made=settings_of_a_walk())
     def start(self, made):
-        self.size, self.span, requests, self.ids, num_blocks, self.caching, split_freed, self.cover, self.lagging, self.looks = made
+        self.size, self.span, requests, self.ids, num_blocks, self.caching, split_freed, *flags = made
+        self.cover, self.lagging, self.looks = flags
         prompt, output, sequences = (np.array(column, np.int64) for column in zip(*requests, strict=True))
         starts = np.cumsum([0, *map(len, self.ids)])
         content = ContentIds(np.array([i for row in self.ids for i in row], np.int64), starts, self.span, self.cover)

@@ -154,9 +154,11 @@ class BlockPool:
     def touch(self, blocks: BlockIds) -> None:
         """Hold blocks once more: found by a lookup, those with ref count 0 leave the free queue (rule 4); or of a fork."""
         held = self.ref[blocks]
-        lying_free = blocks[held == ZERO]
-        self._queue.unlink(lying_free)
-        self.cached_free -= len(lying_free)
+        lying_free = held == ZERO
+        if lying_free.tobytes().find(1) >= 0:
+            free = blocks[lying_free]
+            self._queue.unlink(free)
+            self.cached_free -= len(free)
         self.touched += len(blocks)
         self.ref[blocks] = held + 1
 

@@ -42,6 +42,11 @@ class FreeQueue:
     def __init__(self, num_blocks: int) -> None:
         self.free = num_blocks - 1
         self.num_blocks = num_blocks
+        size = 4 * num_blocks + 64
+        self._log: IntArray = np.zeros(size, np.int64)
+        self._at = np.arange(size, dtype=np.int32)
+        self._place = np.full(num_blocks, NOT_FREE, np.int32)
+        self._log1, self._place1 = entries(self._log), entries(self._place)
         self._start_log(np.arange(1, num_blocks))
 
     def order(self) -> IntArray:
@@ -98,16 +103,10 @@ class FreeQueue:
 
     # ------------------------------------------------------------------ the log
     def _start_log(self, queue: IntArray) -> None:
-        """Lay the queue out in the middle of a fresh log: half of the room for either end."""
-        size = 4 * self.num_blocks + 64
-        self._log: IntArray = np.zeros(size, np.int64)
-        self._at = np.arange(size, dtype=np.int32)
-        self._place = np.full(self.num_blocks, NOT_FREE, np.int32)
-        self._log1, self._place1 = entries(self._log), entries(self._place)
-        self._head = (size - len(queue)) // 2
+        """Lay the queue out in the middle of the log: half of the room for either end. No other block has a place in it."""
+        self._head = (len(self._log) - len(queue)) // 2
         self._tail = self._head + len(queue)
-        self._log[self._head:self._tail] = queue
-        self._place[queue] = self._at[self._head:self._tail]
+        self._write(queue, self._head)
 
     def _front(self, n: int) -> tuple[IntArray, int]:
         """The first ``n`` valid places of the log and where the log goes on behind them."""

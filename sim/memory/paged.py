@@ -57,8 +57,9 @@ class PagedAllocator(GrowingTables):
         return (-(-tokens // self.block_size) - len(ask.prefix.blocks)) * self.block_size
 
     def fits(self, ask: Ask) -> bool:
-        lying_free = self.pool.lying_free(ask.prefix.blocks)
-        return self.need(ask) // self.block_size + lying_free <= self.pool.free - ask.keep_free
+        found = ask.prefix.blocks
+        room = self.pool.free - ask.keep_free - self.need(ask) // self.block_size      # for those of the found ones that lie free
+        return room >= len(found) or self.pool.lying_free(found) <= room
 
     def admit(self, ask: Ask) -> int | None:
         found = ask.prefix.blocks
