@@ -119,9 +119,9 @@ class RunningSequences:
     def _next_chunk(self, step: Step, cap: int) -> bool:
         """All before the last sequence have their token; a chunk for that one, which is prefilling. False: it does not fit."""
         batch, before = self.running, len(self.running) - 1
-        request, _, computed, target = batch.row(before)
+        request, handle, computed, target = batch.row(before)
         new = min(target - computed, cap, self._longest - computed, self._tokens - before)
-        if new < 1 or not self._extend(slice(before, None), np.array([new])):
+        if new < 1 or not self.allocator.extend(*np.array(((handle,), (min(computed, self._room - new),), (new,)))):
             return False
         # A token attends to itself and all before it; for those in front that is their computed tokens, after the step.
         step.attention_pairs = self.computed - computed + before + new * (2 * computed + new + 1) // 2

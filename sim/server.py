@@ -192,11 +192,10 @@ class Server:
         n, kept = len(running) - len(ended), int(running.computed[ended].sum()) if len(ended) else 0
         first = self.scheduler.computed - kept + n
         pace = decode_pace(self._config.step_time, n, first, run.steps)
-        jump = Jump(run, now, pace, n, first, kept, len(self.scheduler.waiting))
         if run.open and next_us is not None and (begun := pace.begun_before(next_us - now)) < run.steps:
-            jump = jump.part(0, begun)
-        self._jump = jump
-        self.ends_us = jump.end_us
+            run, pace = DecodeRun(begun, run.open, run.refused), pace.part(0, begun)
+        self._jump = Jump(run, now, pace, n, first, kept, len(self.scheduler.waiting))
+        self.ends_us = now + pace.total_us
         self.was_refused = self.was_refused or run.refused is not None
 
     def catch_up(self, now: int) -> None:

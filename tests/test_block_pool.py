@@ -197,6 +197,22 @@ def test_what_is_marked_lies_at_the_end_and_no_index_finds_it():
     assert pool.free_queue().tolist() == [4, 5, 6, 3, 2, 1] and pool.cached_free == 3
 
 
+@pytest.mark.parametrize("there", [0, 1, 3])
+def test_hashes_that_are_known_to_differ_are_cached_the_same(there):
+    """Of three hashes the first ``there`` are findable already: their new blocks are copies."""
+    pools = [BlockPool(9, 10) for _ in range(2)]
+    for pool, distinct in zip(pools, (False, True), strict=True):
+        first, second = pool.take(3), pool.take(3)
+        pool.cache(first[:there], hashes(5, 6, 7)[:there])
+        pool.cache(second, hashes(5, 6, 7), distinct)
+        assert pool.find(hashes(5, 6, 7)).tolist() == [*first[:there].tolist(), *second[there:].tolist()]
+        pool.release(first)
+        pool.release(second)
+        pool.take(8 - 3)                               # evicts two blocks: of the first ones, where there are any
+    assert pools[0].find(hashes(5, 6, 7)).tolist() == pools[1].find(hashes(5, 6, 7)).tolist()
+    assert pools[0]._copies == pools[1]._copies
+
+
 def test_what_a_holder_put_off_is_there_for_whoever_reads_it():
     pool = BlockPool(7, 10)
     table = pool.take(4)

@@ -138,14 +138,17 @@ class BlockTables:
         blocks: IntArray = self._next[handles] - handles * self._width
         return blocks
 
-    def _new_row(self, request: int, blocks: IntArray, filled: int) -> int:
-        """A handle for a sequence of ``request`` that has ``filled`` computed tokens in ``blocks``."""
+    def _new_row(self, request: int, filled: int, *blocks: IntArray) -> int:
+        """A handle for a sequence of ``request`` that has ``filled`` computed tokens in these blocks, one run after the other."""
         if not self._free_handles:
             self._more_rows(len(self._next))
-        n, handle, end = len(blocks), self._free_handles.pop(), self._end_of[request]
-        held, row = n * self.block_size, handle * self._width
-        self._places[row:row + n] = blocks
-        self._next1[handle] = row + n
+        handle, end = self._free_handles.pop(), self._end_of[request]
+        stop = row = handle * self._width
+        for run in blocks:
+            start, stop = stop, stop + len(run)
+            self._places[start:stop] = run
+        held = (stop - row) * self.block_size
+        self._next1[handle] = stop
         self._last1[handle] = row + (end - 1) // self.block_size
         self._request1[handle] = request
         self._end1[handle] = end

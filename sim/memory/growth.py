@@ -91,7 +91,7 @@ class GrowingTables(BlockTables):
         if len(full) > self.pool.free:
             return False
         if full or filled:
-            self._grow(full + filled, len(full), len(full))
+            self._grow(full, filled, len(full))
         if self.private_after is not None:
             self._filled[sequences.handle] = sequences.computed + 1
         return True
@@ -143,12 +143,12 @@ class GrowingTables(BlockTables):
             raise ValueError("no decode steps at once while a partly filled block is shared")
         if self.private_after is not None:
             self._filled[sequences.handle] = sequences.computed + steps
-        due = sequences.due(self.block_size, steps)
-        after = [n for n, rows in enumerate(due) if rows and n < steps]    # what the last step fills has no block behind it yet
+        *due, filled = sequences.due(self.block_size, steps)           # what the last step fills has no block behind it yet
+        after = [n for n, rows in enumerate(due) if rows]
         blocks = [len(due[n]) for n in after]
         total = sum(blocks)
         flags = iter(self.pool.evicted_of_next(total))
-        at_end = self._grow(list(chain.from_iterable(due)), total, len(due[0]))
+        at_end = self._grow(list(chain.from_iterable(due)), filled, len(due[0]))
         if not total:
             return None
         fillable = [n * self.block_size for n in blocks]
@@ -156,8 +156,8 @@ class GrowingTables(BlockTables):
             fillable[bisect_right(list(accumulate(blocks)), at)] -= missing
         return Taken(after, blocks, [sum(islice(flags, n)) for n in blocks], fillable)
 
-    def _grow(self, rows: list[int], total: int, before: int) -> list[tuple[int, int]]:
-        """Decode steps: new blocks for the first ``total`` of these rows, and what was in front of them is full, or behind them.
+    def _grow(self, rows: list[int], filled: list[int], before: int) -> list[tuple[int, int]]:
+        """Decode steps: a new block for each of these rows, what was in front of it being full; those in ``filled`` are full now.
 
         The first ``before`` were full, and findable, before the first step. Returns which of the new blocks are the last that
         their sequences need, and the slots of each that stay empty.
@@ -168,7 +168,8 @@ class GrowingTables(BlockTables):
         size, table, next_place, last, full = self.block_size, self._places1, self._next1, self._last1, self._full1
         at_end: list[tuple[int, int]] = []
         places: list[int] = []
-        for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=False):
+        total = len(rows)
+        for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=True):
             place = full[row] = next_place[row]
             table[place] = block
             next_place[row] = place + 1
@@ -177,11 +178,11 @@ class GrowingTables(BlockTables):
             places.append(place)
         self.slots += total * size
         self.fillable += total * size - sum(missing for _, missing in at_end)
-        for row in rows[total:]:
+        for row in filled:
             full[row] = next_place[row]
         if self.hashes is not None and not self._plain:
-            places += [next_place[row] for row in rows[total:]]
-            self._cache_grown(rows, places, total, before)
+            places += [next_place[row] for row in filled]
+            self._cache_grown(rows + filled, places, total, before)
         return at_end
 
     def _cache_grown(self, rows: list[int], places: list[int], total: int, before: int) -> None:
@@ -213,7 +214,7 @@ class GrowingTables(BlockTables):
         hashes, shared = self.hashes, self._shared1[request]
         stop = min(shared, full)
         if first < stop:
-            self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop))
+            self.pool.cache(blocks[: stop - first], hashes.span(request, first, stop), distinct=True)
             blocks, first = blocks[stop - first:], stop
         if first < full and not self._plain:
             self.pool.mark(blocks[: full - first], hashes.span(request, first, full))

@@ -94,7 +94,7 @@ class PagedAllocator(GrowingTables):
         """A block table for ``tokens`` tokens: what was found, then new blocks, of which the full ones become findable."""
         known = len(found)
         new = self.pool.take(-(-tokens // self.block_size) - known)
-        handle = self._new_row(request, np.concatenate((found, new)) if known else new, tokens)
+        handle = self._new_row(request, tokens, found, new)
         if self.hashes is not None:
             self._note_filled(request, new, known)
             self._cache_run(request, new, known, self._findable(request, tokens))
@@ -109,7 +109,7 @@ class PagedAllocator(GrowingTables):
             raise ValueError(f"request {request} is one sequence and cannot fork")
         blocks = self.table(handle)
         self.pool.touch(blocks)
-        child = self._new_row(request, blocks, filled)
+        child = self._new_row(request, filled, blocks)
         self._kept1[child] = self._kept1[handle]
         if filled % self.block_size:
             self._ends.join(self._filled[[child]], self._end[[child]])
