@@ -246,9 +246,10 @@ class BlockPool:
         new = self._hash_of[there] != hashes
         self._hash_of[blocks] = hashes
         if new.tobytes().count(1) == len(new):
-            self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
             if distinct:
+                self._index[hashes] = blocks
                 return
+            self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
         else:
             self._index[hashes[new][::-1]] = blocks[new][::-1]
         copy = self._index[hashes] != blocks

@@ -5,7 +5,7 @@
       ^ pop(n)                                         ^ evicted when the blocks before it are gone
 
 A block that is hit while it waits in the middle of the queue is not unlinked: its place in the log goes stale (``_place[block]``
-no longer points there) and is skipped when it reaches the front. While nothing is stale, a run of blocks is one slice.
+no longer points there) and is skipped when it reaches the front. Up to the next stale place a run of blocks is one slice.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sim.entries import entries
 from workloads.request import IntArray
 
 NOT_FREE = -1
+AHEAD = 2048
 
 
 class FreeQueue:
@@ -38,6 +39,7 @@ class FreeQueue:
 
     _head: int
     _tail: int
+    _sound: int
 
     def __init__(self, num_blocks: int) -> None:
         self.free = num_blocks - 1
@@ -58,11 +60,11 @@ class FreeQueue:
     def pop(self, n: int) -> IntArray:
         """The first ``n`` blocks leave."""
         head = self._head
-        if self._tail - head == self.free:             # no place in the log is stale
+        if head + n <= self._sound or self._tail - head == self.free:          # the latter: no place in the log is stale
             self._head = head + n
             blocks = self._log[head:head + n].copy()
         else:
-            blocks, self._head = self._front(n)
+            blocks, self._head, self._sound = self._front(n)
         self.free -= n
         return blocks
 
@@ -72,6 +74,8 @@ class FreeQueue:
 
     def unlink(self, blocks: IntArray) -> None:
         """These leave, wherever they are."""
+        places = self._place[blocks]
+        self._sound = min(self._sound, int(places[places.argmin()]))
         self._place[blocks] = NOT_FREE
         self.free -= len(blocks)
 
@@ -107,21 +111,29 @@ class FreeQueue:
         self._head = (len(self._log) - len(queue)) // 2
         self._tail = self._head + len(queue)
         self._write(queue, self._head)
+        self._sound = self._tail
 
-    def _front(self, n: int) -> tuple[IntArray, int]:
-        """The first ``n`` valid places of the log and where the log goes on behind them."""
-        head, stop = self._head, self._head + n
+    def _front(self, n: int) -> tuple[IntArray, int, int]:
+        """The first ``n`` blocks, where the log goes on behind them, and up to where no place is stale from there.
+
+        That is looked for some way ahead: where blocks are shared, seven of eight runs that are taken are then a slice.
+        """
+        head, stop = self._head, min(self._head + max(n, AHEAD), self._tail)
         while True:
             blocks = self._log[head:stop]
             valid = self._place[blocks] == self._at[head:stop]
-            found = valid.tobytes().count(1)
+            flags = valid.tobytes()
+            found = flags.count(1)
             if found >= n:
                 break
             stop = min(self._tail, stop + max(2 * (n - found), stop - head))       # stale places among them: look further
-        if found == stop - head:
-            return blocks.copy(), stop
-        places = valid.nonzero()[0][:n]
-        return blocks[places], head + int(places[-1]) + 1
+        if 0 <= flags.find(0) < n:
+            places = valid.nonzero()[0][:n]
+            blocks, behind = blocks[places], int(places[-1]) + 1
+        else:
+            blocks, behind = blocks[:n].copy(), n
+        stale = flags.find(0, behind)
+        return blocks, head + behind, stop if stale < 0 else head + stale
 
     def _write(self, blocks: IntArray, start: int) -> None:
         stop = start + len(blocks)
