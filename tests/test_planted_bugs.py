@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "data" / "golden"
 BUGS = {
-    "rule 5: front and end swapped": ("sim/memory/block_pool.py", "self._queue.append(walk[bare:])",
-                                      "self._queue.push_front(walk[bare:])"),
+    "rule 5: front and end swapped": ("sim/memory/block_pool.py", "self._queue.append(walk[front:])",
+                                      "self._queue.push_front(walk[front:])"),
     "rule 5: the walk is not reversed": ("sim/memory/block_pool.py", "walk = table[::-1]", "walk = table.copy()"),
     "rule 6: the newest copy, not the first": ("sim/memory/block_pool.py", "new = self._hash_of[there] != hashes",
                                                "new = there != blocks"),

@@ -124,7 +124,7 @@ class Taken(NamedTuple):
         ToCome(taken=40, evicted=40, fillable=360)
         """
         each = [weights[n] for n in self.after]
-        return ToCome(*(sum(map(mul, each, column)) for column in (self.blocks, self.evicted, self.fillable)))
+        return ToCome(sum(map(mul, each, self.blocks)), sum(map(mul, each, self.evicted)), sum(map(mul, each, self.fillable)))
 
 
 Due = list[list[int]]

@@ -194,16 +194,20 @@ class BlockPool:
             walk = walk[:freed] if alone.find(0) == freed else walk[last]      # usually the front of a table is shared
             bare = None if bare is None else alone.count(1, 0, bare)
         if bare is None:
-            has_hash = self._hash_of[walk] != NONE
-            flags = has_hash.tobytes()
-            bare = flags.count(0)
-            if self.split_freed and flags.find(1) not in (bare, -1):           # usually the end of a table has none
-                walk = np.concatenate((walk[~has_hash], walk[has_hash]))
+            walk, bare = self._bare_first(walk)
         self.cached_free += freed - bare
-        if not self.split_freed:
-            bare = 0
-        self._queue.append(walk[bare:])
-        self._queue.push_front(walk[:bare])
+        front = bare if self.split_freed else 0
+        self._queue.append(walk[front:])
+        self._queue.push_front(walk[:front])
+
+    def _bare_first(self, walk: BlockIds) -> tuple[BlockIds, int]:
+        """Freed blocks, those without a hash in front where that matters, and how many those are."""
+        hashed = self._hash_of[walk] != NONE
+        flags = hashed.tobytes()
+        bare = flags.count(0)
+        if self.split_freed and flags.find(1) not in (bare, -1):               # they are usually: the end of a table
+            walk = np.concatenate((walk[~hashed], walk[hashed]))
+        return walk, bare
 
     # ------------------------------------------------------------------ the prefix index
     def find(self, hashes: IntArray) -> BlockIds:

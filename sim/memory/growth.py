@@ -170,7 +170,7 @@ class GrowingTables(BlockTables):
         places: list[int] = []
         total = len(rows)
         for row, block in zip(rows, self.pool.take(total).tolist() if total else (), strict=True):
-            place = full[row] = next_place[row]
+            place = next_place[row]
             table[place] = block
             next_place[row] = place + 1
             if place == last[row]:
@@ -178,6 +178,8 @@ class GrowingTables(BlockTables):
             places.append(place)
         self.slots += total * size
         self.fillable += total * size - sum(missing for _, missing in at_end)
+        for row in rows[before:]:
+            full[row] = next_place[row] - 1
         for row in filled:
             full[row] = next_place[row]
         if self.hashes is not None and not self._plain:

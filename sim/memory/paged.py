@@ -96,8 +96,9 @@ class PagedAllocator(GrowingTables):
         new = self.pool.take(-(-tokens // self.block_size) - known)
         handle = self._new_row(request, tokens, found, new)
         if self.hashes is not None:
-            self._note_filled(request, new, known)
-            self._cache_run(request, new, known, self._findable(request, tokens))
+            if known < self._shared1[request] or not self._plain:
+                self._note_filled(request, new, known)
+                self._cache_run(request, new, known, self._findable(request, tokens))
             self._kept1[handle] = known
         return handle
 
@@ -120,21 +121,20 @@ class PagedAllocator(GrowingTables):
         self._check(handle)
         table = self.table(handle)
         full = self._mark_own(handle) if self._plain else None
-        if self.hashes is not None:
-            self._remember(handle, table, returns)
+        if not returns:
+            self._left.forget(self._request1[handle])
+        elif self.hashes is not None:
+            self._remember(handle, table)
         if self._ends.extra and self._filled[handle] % self.block_size and self.pool.ref[table[-1]] > 1:
             self._ends.leave(self._filled[[handle]], self._end[[handle]])
         self.pool.release(table, full)
         self._drop_row(handle)
 
-    def _remember(self, handle: int, table: BlockIds, returns: bool) -> None:
+    def _remember(self, handle: int, table: BlockIds) -> None:
         """Where the private blocks of a request lie that will come back."""
         assert self.hashes is not None
         request = self._request1[handle]
-        if returns:
-            shared = self._shared1[request]
-            own = table[shared:self._findable(request, len(table) * self.block_size)]
-            hashes = self.hashes.span(request, shared, shared + len(own))
-            self._left.note(request, own, max(self._kept1[handle] - shared, 0), hashes)
-        elif request in self._left:
-            self._left.forget(request)
+        shared = self._shared1[request]
+        own = table[shared:self._findable(request, len(table) * self.block_size)]
+        hashes = self.hashes.span(request, shared, shared + len(own))
+        self._left.note(request, own, max(self._kept1[handle] - shared, 0), hashes)
