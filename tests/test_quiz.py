@@ -28,12 +28,11 @@ from sim.scheduler_config import SchedulerConfig
 SEEDS = 30 * LONG
 SERVED = list(LEVELS)[2:]
 PLANTED = {
-    "the walk is not reversed": ("sim/memory/block_pool.py", "walk = table[::-1]", "walk = table.copy()",
-                                 ["paging", "eviction"]),
-    "all freed blocks to the end": ("sim/memory/block_pool.py", "(queue.push_front if self.split_freed else queue.append)",
-                                    "queue.append", ["paging"]),
-    "cached blocks head first": ("sim/memory/block_pool.py", "            queue.append(walk)\n        elif",
-                                   "            queue.append(walk[::-1])\n        elif", ["eviction"]),
+    "the walk is not reversed": ("sim/memory/block_pool.py", "walk = table[::-1]", "walk = table.copy()", ["paging"]),
+    "all freed blocks to the end": ("sim/memory/block_pool.py", "front = bare if self.split_freed else 0", "front = 0",
+                                    ["paging"]),
+    "cached blocks head first": ("sim/memory/block_pool.py", "self._queue.append(walk[front:])",
+                                 "self._queue.append(walk[front:][::-1])", ["eviction"]),
     "a block more than full ones": ("sim/memory/growth.py", "more = max(-(-(computed + new) // size) - have, 0)",
                                     "more = (computed + new) // size + 1 - have", ["rounding"]),
     "blocks of the pool rounded up": ("sim/kv_formula.py", "return max(available_bytes, 0) // block_bytes",
