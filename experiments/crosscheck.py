@@ -15,8 +15,10 @@ from sim import kv_formula
 from sim.catalog import block_slots
 from sim.config import SimConfig
 from sim.engine import simulate
+from sim.flow import Flow
 from sim.memory.allocator import Allocator
 from sim.memory.contiguous import ContiguousAllocator
+from sim.memory.flowing import Flowed
 from sim.memory.paged import PagedAllocator
 from sim.memory.reserving import ReservingAllocator
 from sim.memory.tiered import TieredAllocator
@@ -24,7 +26,7 @@ from sim.request_log import NEVER
 from sim.run import SERVED, Observer, Run
 from sim.scheduler import Scheduler
 from sim.scheduler_config import SchedulerConfig
-from sim.step import Jump, Step
+from sim.step import Step
 from sim.step_time import ConstantStepTime
 from workloads.request import IntArray, Trace
 
@@ -77,37 +79,48 @@ class OverlapAudit(Observer):
 class TableAudit(Observer):
     """Recounts the pool from the block tables alone: who holds each block, and how many are held at all.
 
-    The first steps and every 128th after them are looked at, and the end. ``by_tables`` and ``by_free_queue`` are the blocks
-    held at the fullest of those moments, or at the first one where they differ.
+    It looks at the steps of the first admissions and of every 64th after them, however steps are made, and at the end.
+    ``by_tables`` and ``by_free_queue`` are the blocks held at the fullest of those moments, or at the first where they differ.
     """
 
-    FIRST, EVERY = 32, 128
+    FIRST, EVERY = 32, 64
+    follows_flow = True
 
     def __init__(self) -> None:
         self.by_tables = self.by_free_queue = self.wrong_refs = 0
-        self._seen = 0
+        self._admitted = 0
 
     def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
         assert isinstance(allocator, PagedAllocator)
         self._allocator, self._scheduler = allocator, scheduler
 
     def scheduled(self, now_us: int, step: Step) -> None:
-        self._seen += 1
-        if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
+        if step.admitted and self._is_turn(len(step.admitted)):
             self.count()
 
-    def jumped(self, jump: Jump) -> None:
-        self._seen += 1
-        if self._seen <= self.FIRST or self._seen % self.EVERY == 0:
-            self.count()
+    def flowed(self, flow: Flow, flowed: Flowed) -> None:
+        pool, tables, to_come = self._allocator.pool, flowed.tables, flowed.to_come
+        admitted = flow.at_begin((np.arange(len(flow.request)) >= flow.running).astype(np.int64))
+        for step in admitted.nonzero()[0].tolist():
+            if self._is_turn(int(admitted[step])):
+                held = np.bincount(tables.held_in(step), minlength=pool.num_blocks)
+                self.wrong_refs += int(np.count_nonzero(held > 1))         # nobody shares in free flow
+                self._compare(held, pool.free + int(to_come.taken[step]))
+
+    def _is_turn(self, admitted: int) -> bool:
+        before, self._admitted = self._admitted, self._admitted + admitted
+        return before < self.FIRST or before // self.EVERY != self._admitted // self.EVERY
 
     def count(self) -> None:
         """Look at the pool now."""
         pool = self._allocator.pool
         tables = [self._allocator.table(handle) for handle in self._scheduler.held()]
-        held = np.bincount(np.concatenate(tables), minlength=pool.num_blocks) if tables else np.zeros(pool.num_blocks)
+        held = np.bincount(np.concatenate(tables), minlength=pool.num_blocks) if tables else np.zeros(pool.num_blocks, np.int64)
         self.wrong_refs += int(np.count_nonzero(held != pool.ref))
-        by_tables, by_free_queue = int(np.count_nonzero(held)), pool.num_blocks - 1 - pool.free
+        self._compare(held, pool.free)
+
+    def _compare(self, held: IntArray, free: int) -> None:
+        by_tables, by_free_queue = int(np.count_nonzero(held)), self._allocator.pool.num_blocks - 1 - free
         agreed = self.by_tables == self.by_free_queue
         if agreed and (by_tables != by_free_queue or by_tables > self.by_tables):
             self.by_tables, self.by_free_queue = by_tables, by_free_queue

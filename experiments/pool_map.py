@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.memory.allocator import PARTS, Allocator, Refusal
-from sim.memory.block_pool import NO_HASH
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import NO_HASH
 from sim.scheduler import Scheduler
 
 TOKEN_STATES, RESERVED, INTERNAL, CACHED, EXTERNAL, REMAINDER, IDLE = range(len(PARTS))

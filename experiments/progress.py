@@ -6,6 +6,8 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
+from sim.flow import Flow
+from sim.memory.flowing import Flowed
 from sim.run import Observer
 
 if TYPE_CHECKING:
@@ -41,9 +43,14 @@ def bars(quiet: bool) -> AbstractContextManager[Bars]:
 class Advance(Observer):
     """Moves a progress bar by the requests that finished."""
 
+    follows_flow = True
+
     def __init__(self, progress: Bars, task: Any) -> None:
         self._progress, self._task = progress, task
 
     def updated(self, now_us: int, finished: list[int]) -> None:
         if finished:
             self._progress.advance(self._task, len(finished))
+
+    def flowed(self, flow: Flow, flowed: Flowed) -> None:
+        self._progress.advance(self._task, int((flow.last < flow.steps).sum()))

@@ -79,6 +79,20 @@ class Arrivals:
             return self._later[0][0]
         return known
 
+    @property
+    def known(self) -> bool:
+        """Whether all times are known from the start."""
+        return not self._follower and not self._later
+
+    def ahead(self, most: int) -> tuple[IntArray, IntArray]:
+        """Rows and times of the next arrivals, ``most`` at most, which are not handed out; of times that are all known."""
+        stop = self._at + most
+        return np.asarray(self._rows[self._at:stop]), np.asarray(self._times[self._at:stop])
+
+    def skip(self, requests: int) -> None:
+        """So many of those `ahead` have been handed out."""
+        self._at += requests
+
     def due(self, now_us: int) -> list[int]:
         """Hand out who has arrived up to now, by time and row."""
         rows = self._due_later(now_us) if self._later else []

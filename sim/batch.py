@@ -16,6 +16,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.block_calendar import BlockCalendar, Some
 from sim.entries import entries
@@ -89,8 +90,7 @@ class Batch:
         """Add a sequence behind all others: request, handle, computed, target, end, member."""
         last = self.n
         if last == self._matrix.shape[1]:
-            self._matrix = np.concatenate((self._matrix, np.zeros_like(self._matrix)), axis=1)
-            self._at = entries(self._matrix)
+            self._widen()
         request, handle, computed, target, end, member = row
         at, ends = self._at, self.clock + end - computed
         # Six entries one by one take an eighth of the time of one column from a tuple.
@@ -100,6 +100,10 @@ class Batch:
         self._first_end = min(self._first_end, ends - max(target - computed, 0))
         if self._calendar is not None and computed >= target:
             self._calendar.add(handle, ends - end)
+
+    def _widen(self) -> None:
+        self._matrix = np.concatenate((self._matrix, np.zeros_like(self._matrix)), axis=1)
+        self._at = entries(self._matrix)
 
     def insert(self, place: int, rows: list[tuple[int, int, int, int, int, int]]) -> None:
         """Add sequences before ``place``."""
@@ -125,6 +129,26 @@ class Batch:
                 to += stay
         self.n = to
         self._exact = False
+
+    def move_on(self, steps: int, stays: NDArray[np.bool_], come: IntArray) -> None:
+        """So many steps, after which who does not stay is gone and others are behind.
+
+        Parameters
+        ----------
+        steps : int
+        stays : bool, shape (sequences,)
+        come : int64, shape (5, n)
+            Columns of those behind: request, handle, computed, target, end.
+        """
+        request, handle, computed, target, end = come
+        self.clock += steps
+        more = np.stack((request, handle, self.clock + end - computed, target, end, np.zeros_like(end)))
+        kept = self._matrix[:, :self.n][:, stays]
+        self.n = kept.shape[1] + more.shape[1]
+        while self.n > self._matrix.shape[1]:
+            self._widen()
+        self._matrix[:, :self.n] = np.concatenate((kept, more), axis=1)
+        self.changed()
 
     def row(self, place: int) -> tuple[int, int, int, int]:
         """Request, handle, computed tokens and target of one sequence."""

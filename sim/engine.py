@@ -2,7 +2,8 @@
 
 It has an integer clock in microseconds, the arrivals, and one server or several replicas of it with a router before them. At one
 instant: all steps that end, by replica; all arrivals, by row, each routed at once; then whoever is idle begins, by replica. What
-arrives during a step is looked at when it ends; a lone server is not even told before.
+arrives during a step is looked at when it ends; a lone server is not even told before. And where nobody waits for memory it
+makes arrivals, steps and ends by the hundred (`free_flow`).
 
     arrivals     --- r0 --------- r1 r2 --------------- r3 ---       `Arrivals` knows them; an end may bring new ones
     replica 0       [ step ][ step   ][ 37 decode steps ][ step ]    `Server` makes the steps
@@ -23,6 +24,7 @@ from sim.catalog import ALLOCATORS, CACHING, ROUTERS, SCHEDULERS, block_slots
 from sim.config import SimConfig
 from sim.demand import Demand
 from sim.fleet import Moment, fleet
+from sim.free_flow import FreeFlow, free_flow
 from sim.ledger import Ledger
 from sim.memory.allocator import Allocator
 from sim.request_log import RequestLog
@@ -79,6 +81,8 @@ class Engine:
         self._router = ROUTERS[config.router](self.demand)
         self._views = [View(server, self._env) for server in self._servers]
         self._alone = len(self._servers) == 1
+        self._free_flow = free_flow(config, self.scheduler, self.arrivals) \
+            if self._alone and self._servers[0].follows_flow else None
         self._replica: IntArray = np.full(len(trace), -1, np.int64)
         self._start = self.arrivals.next_us or 0
         self._running_us: Counter[int] = Counter()
@@ -147,6 +151,8 @@ class Engine:
     def _instant_alone(self, server: Server, now: int) -> int | None:
         """The same where nobody chooses between servers: who came during a step is told when it ends."""
         arrivals, arrival_us = self.arrivals, self.arrivals.arrival_us
+        if self._free_flow is not None and (until := self._flow(self._free_flow, server, now)) is not None:
+            return until
         if arrivals.next_us is not None and arrivals.next_us <= now:
             for request in arrivals.due(now - 1):
                 server.add(request, int(arrival_us[request]))
@@ -158,6 +164,17 @@ class Engine:
         # Under saturation the server is looked at in every step (`_mark`), and everybody is there from the start.
         server.begin(now, None if self.config.saturate else FOREVER if following is None else following)
         return following if server.ends_us is None else server.ends_us
+
+    def _flow(self, free_flow: FreeFlow, server: Server, now: int) -> int | None:
+        """A stretch of free flow, if one begins when what is under way has ended; when it ends, None if there is none."""
+        if server.ends_us is not None:
+            server.end(now)
+        stretch = free_flow.plan(now) if server.scheduler.settled() else None
+        if stretch is None:
+            return None
+        self.arrivals.skip(stretch.arrivals - stretch.waited)
+        server.flow(now, stretch)
+        return stretch.end_us
 
     def _mark(self, now: int) -> None:
         """Under saturation the window opens at the first refusal and closes when all queues are empty."""

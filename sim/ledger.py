@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from sim.memory.allocator import PARTS, SlotCounts
+from workloads.request import IntArray
 
 
 class BrokenInvariant(AssertionError):
@@ -122,6 +125,32 @@ class Ledger:
         total.logical += logical
         total.physical += sums[0] + sums[1] + sums[2]
         self._note(last, time_us, counts[0] + counts[1] + counts[2])
+
+    def book_steps(self, counts: SlotCounts, logical: IntArray, running: IntArray, time_us: IntArray) -> None:
+        """Several stretches of their own: counts of arrays, each of shape (stretches,); nowhere do addresses matter.
+
+        Parameters
+        ----------
+        counts : SlotCounts
+            Of int64 arrays; a number where it is the same in all of them.
+        logical, running, time_us : int64, shape (stretches,)
+        """
+        parts = np.stack(np.broadcast_arrays(*counts))
+        wrong = (parts.sum(axis=0) != self.capacity) | (parts.min(axis=0) < 0)
+        if wrong.any():
+            self._broken(SlotCounts(*parts[:, int(wrong.argmax())].tolist()), 1)
+        total, used = self.total, parts[:3].sum(axis=0)
+        total.time_us += int(time_us.sum())
+        total.parts = [a + b for a, b in zip(total.parts, (parts @ time_us).tolist(), strict=True)]
+        total.logical += int(logical @ time_us)
+        total.physical += int(used @ time_us)
+        for n, us in enumerate(np.bincount(running, time_us).tolist()):
+            if us:
+                total.running_us[n] += int(us)
+        self.peak_running = max(self.peak_running, int(running.max()))
+        self.peak_used = max(self.peak_used, int(used.max()))
+        self.internal_excess = max(self.internal_excess, int((counts.internal - self._allowed * running).max()))
+        self._last = PoolState(SlotCounts(*parts[:, -1].tolist()), int(logical[-1]), None, int(running[-1]))
 
     def before(self, back_us: int) -> Integrals:
         """The sums ``back_us`` microseconds before the end of what was booked last; it lasted at least that long.

@@ -9,10 +9,12 @@ corrected one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
 from sim.entries import entries
+from sim.flow import Flow
 from workloads.request import IntArray
 
 NEVER = -1
@@ -82,6 +84,22 @@ class RequestLog:
         since, base = self._since.pop(request)
         self._residence[request] += now - since
         self.token_us[request] += computed * now - (self.starts_us - base)
+
+    def flow(self, flow: Flow) -> None:
+        """A stretch of free flow: who is admitted in it, and who has its last token."""
+        starts: list[int] = flow.starts_us.tolist()
+        until = list(accumulate(starts, initial=self.starts_us))       # what `starts_us` is before each step
+        come, gone = slice(flow.running, None), flow.last < flow.steps
+        admitted = (column[come].tolist() for column in (flow.request, flow.begin, flow.chunk))
+        ended = (column[gone].tolist() for column in (flow.request, flow.last, flow.end))
+        for request, step, prompt in zip(*admitted, strict=True):
+            self.starts_us = until[step]
+            self.admit(request, starts[step], 0, prompt)
+            self.sampled(request, starts[step + 1])
+        for request, step, end in zip(*ended, strict=True):
+            self.starts_us = until[step + 1]
+            self.finish(request, starts[step + 1], end)
+        self.starts_us = until[flow.steps]
 
     def close(self, now: int, running: list[tuple[int, int]]) -> None:
         """The run ends with these (request, computed tokens) still running: their stays count up to now."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from sim.config import SimConfig
 from sim.demand import Demand
+from sim.flow import Flow
 from sim.ledger import Integrals, Ledger
 from sim.memory.allocator import Allocator
+from sim.memory.flowing import Flowed
 from sim.request_log import RequestLog
 from sim.scheduler import Scheduler
 from sim.step import Jump, Step
@@ -24,7 +26,12 @@ class Stalled(RuntimeError):
 
 
 class Observer:
-    """Called by the engine with what happened; the default does nothing. Observers read, they change nothing."""
+    """Called by the engine with what happened; the default does nothing. Observers read, they change nothing.
+
+    While one of them wants to be told of each step, as is usual, there are no stretches of free flow.
+    """
+
+    follows_flow = False
 
     def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
         """Before the first event: what there is to look at."""
@@ -37,6 +44,9 @@ class Observer:
 
     def jumped(self, jump: Jump) -> None:
         """All decode steps of a jump were made at once."""
+
+    def flowed(self, flow: Flow, flowed: Flowed) -> None:
+        """A stretch of free flow was made at once. Only of those whose `follows_flow` says that they are told enough."""
 
     def updated(self, now_us: int, finished: list[int]) -> None:
         """A step ended at ``now_us``; these requests left."""

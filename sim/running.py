@@ -9,7 +9,7 @@ Rule numbers are those of docs/rules.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from sim.batch import UNLIMITED, Batch
 from sim.demand import Demand
 from sim.entries import entries
 from sim.flight import Flight
+from sim.flow import Flow
 from sim.memory.allocator import Allocator, Lag
 from sim.scheduler_config import SchedulerConfig
 from sim.sequence_groups import SequenceGroups
@@ -67,6 +68,14 @@ class RunningSequences:
         """Handles of all reservations and block tables there are: of running sequences, and of those that have theirs already."""
         running: list[int] = self.running.handle.tolist()
         return running if self.groups is None else running + self.groups.ahead()
+
+    def _move_on(self, flow: Flow, handles: Sequence[int]) -> None:
+        """A stretch of free flow: who has its last token is gone; arrivals that still run, with these handles, are behind."""
+        stays = flow.last >= flow.steps
+        come = flow.running + stays[flow.running:].nonzero()[0]
+        request, *tokens = (column[come] for column in (flow.request, flow.computed, flow.chunk, flow.end))
+        self.running.move_on(flow.steps, stays[:flow.running], np.stack((request, np.array(handles, np.int64), *tokens)))
+        self.computed = int(flow.computed[stays].sum())
 
     def ended(self) -> IntArray:
         """Places of sequences that have their last token and stay (`static_batching`)."""

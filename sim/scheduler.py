@@ -20,16 +20,17 @@ from sim.batch import UNLIMITED
 from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.entries import entries
-from sim.flight import Flight
+from sim.flow import Flow, Takes
 from sim.memory.allocator import NO_PREFIX, Allocator, Ask, Decoding, Prefix, Refusal, Taken
-from sim.running import EVERYBODY, RunningSequences
+from sim.memory.flowing import Flowed, FlowingTables
+from sim.returning import ReturningSequences
+from sim.running import EVERYBODY
 from sim.scheduler_config import SchedulerConfig
 from sim.step import NO_RUN, DecodeRun, Step
-from sim.swap import HostPool
 from workloads.request import IntArray
 
 
-class Scheduler(RunningSequences):
+class Scheduler(ReturningSequences):
     """Waiting queue, running set and the decisions between them.
 
     Parameters
@@ -71,6 +72,24 @@ class Scheduler(RunningSequences):
         self._urgency1[request] = self._priority1[request] * len(self._priority1) + place
         self._arrived += 1
         self.waiting.add(request)
+
+    # ------------------------------------------------------------------ a stretch of free flow
+    def settled(self) -> bool:
+        """Whether everybody's way is settled: nobody is prefilling or refused, nor waits with tokens of its own."""
+        again = len(self.waiting) and self._resumed[self.waiting.head()]
+        return not self._prefilling and self.refused is None and not again
+
+    def flow(self, flow: Flow, takes: Takes, waited: int) -> Flowed:
+        """Make a stretch (`sim.free_flow`) in which ``waited`` requests come from the queue, before all others."""
+        assert isinstance(self.allocator, FlowingTables)
+        flowed = self.allocator.flow(flow, takes)
+        for _ in range(waited):
+            self.waiting.pop()
+        arrived = flow.request[flow.running + waited:]
+        self.urgency[arrived] = self.demand.priority[arrived] * len(self.demand) + np.arange(len(arrived)) + self._arrived
+        self._arrived += len(arrived)
+        self._move_on(flow, flowed.handles)
+        return flowed
 
     # ------------------------------------------------------------------ one step
     def schedule(self) -> Step:
@@ -186,58 +205,6 @@ class Scheduler(RunningSequences):
 
     def _refusal(self, ask: Ask) -> Refusal:
         return Refusal(self.allocator.need(ask) * (1 if self.groups is None else self.groups.pieces(ask.request)))
-
-    # ------------------------------------------------------------------ steps on their way (rules 35 to 37)
-    def _send(self, flight: Flight, step: Step, sent: IntArray) -> None:
-        """The step goes to the model; admitted sequences are behind the running ones."""
-        batch = self.running
-        new = np.concatenate((sent, np.array([a[2] for a in step.admitted], np.int64)))
-        moved = new > 0
-        if step.admitted:
-            flight.findable[batch.request[len(sent):]] = batch.computed[len(sent):]
-        flight.send(batch.request[moved], new[moved], (batch.computed >= batch.target)[moved].astype(np.int64))
-
-    def _land(self, flight: Flight) -> list[int]:
-        """The oldest output is there; a token for a preempted request may be its last (rule 37)."""
-        batch, finished, places = self.running, [], []
-        place_of = {request: place for place, request in enumerate(batch.request.tolist())}
-        for request, token, stale in flight.land():
-            end = int(self.demand.end[request])
-            if stale:
-                self._known[request] += token
-                if token and self._known[request] > end:
-                    self.waiting.discard(request)
-                    finished.append(request)
-                continue
-            place = place_of[request]
-            if token and int(batch.computed[place]) == end and not flight.tokens[request]:
-                handle = batch.handle[place:place + 1]
-                self.allocator.settle(handle, flight.findable[request:request + 1], batch.computed[place:place + 1])
-                self.allocator.release(int(handle[0]))
-                self.computed -= end
-                places.append(place)
-                finished.append(request)
-        if places:
-            batch.remove(places)
-        return finished
-
-    def _swap_in(self, host: HostPool, step: Step) -> bool:
-        """A request whose blocks lie on the host goes on where it was; the copy takes this step."""
-        request = self.waiting.head()
-        rows = host.give_back(request, self.allocator)
-        if rows is None:
-            self.refused = Refusal(host.slots(request))
-            return False
-        self.waiting.pop()
-        end = int(self.demand.end[request])
-        for member, (handle, computed, target) in enumerate(rows):
-            self.running.append((request, handle, computed, target, end, member))
-            self._prefilling += computed < target
-            self.computed += computed
-        if self.groups is not None:
-            self.groups.back(request, len(rows))
-        step.swapped_in.append((request, rows[0][1]))
-        return True
 
     # ------------------------------------------------------------------ many steps at once
     def decode_run(self, most: int) -> DecodeRun:

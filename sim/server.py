@@ -9,7 +9,8 @@ ends.
 
 A step that only lets the running sequences grow is like the next one, so such steps are planned together, up to the next arrival
 where somebody could join. They are made when the jump ends or somebody looks in, all at once: the ledger is told the sums over
-them, which follow from when each block was taken, and the outcome is the same to the last byte.
+them, which follow from when each block was taken, and the outcome is the same to the last byte. So it is of the stretches with
+arrivals and ends in them that `free_flow` plans.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import numpy as np
+
 from sim.entries import entries
+from sim.flow import by_step
+from sim.free_flow import Stretch
 from sim.ledger import Integrals, PoolState
 from sim.memory.allocator import NOTHING, Taken
 from sim.pace import decode_pace
@@ -123,6 +128,28 @@ class Server:
         for observer in self._observers:
             observer.updated(now, finished)
         return finished
+
+    @property
+    def follows_flow(self) -> bool:
+        """Whether everybody who looks on can be told of whole stretches (`sim.flow`)."""
+        return self._timeline is None and all(observer.follows_flow for observer in self._observers)
+
+    def flow(self, now: int, stretch: Stretch) -> None:
+        """A stretch of free flow, at once; nothing is under way."""
+        self._book_idle(now)
+        flow = stretch.flow
+        flowed = self.scheduler.flow(flow, stretch.takes, stretch.waited)
+        self._log.flow(flow)
+        self._stalls.moved()
+        facts, durations = self.facts, np.diff(flow.starts_us)
+        facts.steps += flow.steps
+        at_limit = by_step(flow.last, (flow.end == self._config.max_model_len - 1).astype(np.int64), flow.steps)
+        facts.peak_at_limit = max(facts.peak_at_limit, int(at_limit.max()))
+        counts = self._allocator.counts(flow.tokens, None, flowed.to_come)
+        facts.ledger.book_steps(counts, self._allocator.logical(flowed.to_come), flow.places, durations)
+        self._booked_us = int(flow.starts_us[-1])
+        for observer in self._observers:
+            observer.flowed(flow, flowed)
 
     def close(self, now: int) -> None:
         """The run is over; `integrals` has booked all of it."""

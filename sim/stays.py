@@ -17,8 +17,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from sim.flow import Flow
 from sim.levels import Level, level_of
 from sim.memory.allocator import Allocator
+from sim.memory.flowing import Flowed
 from sim.request_log import NEVER
 from sim.run import Observer
 from sim.scheduler import Scheduler
@@ -110,6 +112,8 @@ class StayLog(Observer):
     ([0, 1], [0, 10], [30, 20])
     """
 
+    follows_flow = True
+
     def __init__(self) -> None:
         self._scheduler: Scheduler | None = None
         self._open: dict[int, int] = {}                # admitted when, of who runs
@@ -137,6 +141,16 @@ class StayLog(Observer):
             if request in self._open:                  # not where it was preempted with its last token on the way
                 self._leave(request, now_us)
         self._count_surplus(now_us)
+
+    def flowed(self, flow: Flow, flowed: Flowed) -> None:
+        starts: list[int] = flow.starts_us.tolist()
+        begin, last = flow.begin.tolist(), flow.last.tolist()
+        for row, request in enumerate(flow.request.tolist()):
+            if row >= flow.running:
+                self._open[request] = starts[begin[row]]
+            if last[row] < flow.steps:
+                self._leave(request, starts[last[row] + 1])
+        self._now = starts[-1]
 
     def _leave(self, request: int, now_us: int) -> None:
         self._rows.append((request, self._open.pop(request), now_us))

@@ -9,7 +9,7 @@ import pytest
 from viewed import SMALL, SMALL_CONFIG
 
 from sim.engine import Engine
-from sim.memory.block_pool import NO_HASH
+from sim.memory.prefix_index import NO_HASH
 from sim.run import Observer
 
 PAGE = " ".join((Path(__file__).resolve().parents[1] / "docs" / "map-questions.md").read_text(encoding="utf-8").split())

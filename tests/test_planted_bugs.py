@@ -17,7 +17,7 @@ BUGS = {
     "rule 5: front and end swapped": ("sim/memory/block_pool.py", "self._queue.append(walk[front:])",
                                       "self._queue.push_front(walk[front:])"),
     "rule 5: the walk is not reversed": ("sim/memory/block_pool.py", "walk = table[::-1]", "walk = table.copy()"),
-    "rule 6: the newest copy, not the first": ("sim/memory/block_pool.py", "new = self._hash_of[there] != hashes",
+    "rule 6: the newest copy, not the first": ("sim/memory/prefix_index.py", "new = self._hash_of[there] != hashes",
                                                "new = there != blocks"),
     "rule 11: without the last token": ("sim/memory/paged.py", "self._findable(request, tokens - 1)",
                                         "self._findable(request, tokens)"),

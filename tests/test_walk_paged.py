@@ -15,8 +15,8 @@ from small import LONG
 from sim.block_calendar import Some
 from sim.demand import Demand
 from sim.memory.allocator import NOTHING, Ask, Lag, Refusal
-from sim.memory.block_pool import NO_HASH
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import NO_HASH
 from workloads.request import ContentIds, Trace
 
 OPERATIONS = 50

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.conformance.cases import Case, build
 from experiments.conformance.config import CaseConfig
-from sim.memory.block_pool import NO_HASH, BlockIds
+from sim.memory.prefix_index import NO_HASH, BlockIds
 from sim.step import DecodeRun, Step
 from workloads.request import IntArray, Trace
 

@@ -15,8 +15,8 @@ from experiments.quiz.exercise import name_of
 from sim.config import SimConfig
 from sim.engine import Engine
 from sim.memory.allocator import Allocator, SlotCounts
-from sim.memory.block_pool import NO_HASH
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import NO_HASH
 from sim.run import Observer
 from sim.scheduler import Scheduler
 from sim.step import Step

@@ -14,9 +14,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sim.memory.allocator import Allocator
-from sim.memory.block_pool import BlockIds
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import BlockIds
 from sim.run import Observer
 from sim.scheduler import Scheduler
 from sim.step import Jump, Step

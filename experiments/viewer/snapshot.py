@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.memory.block_pool import NO_HASH
 from sim.memory.contiguous import ContiguousAllocator
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import NO_HASH
 from sim.scheduler import Scheduler
 from workloads.request import IntArray
 

@@ -94,14 +94,15 @@ class Refusal(NamedTuple):
 
 
 class ToCome(NamedTuple):
-    """What decode steps made at once had still to do to the pool at some moment before their end, or summed over time.
+    """What steps made at once had still to do to the pool at some moment before their end, or summed over time.
 
-    ``taken`` blocks, ``evicted`` ones among them, and the slots of them that will hold a token.
+    ``taken`` blocks, ``evicted`` ones among them, and the slots of them that will hold a token; whatever is given back meanwhile
+    counts against them. Integers, or arrays of them with one entry a moment.
     """
 
-    taken: int
-    evicted: int
-    fillable: int
+    taken: Any
+    evicted: Any
+    fillable: Any
 
 
 NOTHING = ToCome(0, 0, 0)
@@ -243,15 +244,16 @@ class Allocator(Protocol):
         """
         ...
 
-    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
+    def counts(self, computed: Any, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
         """Where every slot is, given the sum of the computed tokens of all running sequences.
 
         Before the end of the steps that a `decode` made, with what was ``to_come`` then. Everything that is counted depends on
-        these numbers linearly: with both of them summed over a stretch of ``time`` microseconds the parts are the sums over it.
+        these numbers linearly: with both of them summed over a stretch of ``time`` microseconds the parts are the sums over it,
+        and with arrays of them, one entry a moment, they are arrays.
         """
         ...
 
-    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> Any:
         """Slots of all block tables or reservations, a shared block once for each table; as `counts`."""
         ...
 

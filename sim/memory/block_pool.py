@@ -4,7 +4,7 @@ The pool owns three facts and nothing else changes them:
 
 * ``ref`` - how many block tables hold a block;
 * the **free queue** - blocks with ref count 0 in the order they will be handed out;
-* the **prefix index** - which block holds the content with a given block hash.
+* the **prefix index** - which block holds the content with a given block hash (`prefix_index` keeps it).
 
 The free queue is vLLM's (rules 2-5 of docs/rules.md; `free_queue` keeps it). ``take`` pops at the front; a freed block without a
 hash goes to the front, one with a hash to the end, so it is evicted as late as possible:
@@ -15,30 +15,27 @@ hash goes to the front, one with a hash to the end, so it is evicted as late as 
 
 Older versions of vLLM put every freed block at the end, hashed or not (``split_freed=False``).
 
-Array tricks make this fast. Block hashes are dense integers (see `block_hash`), so the prefix index is an array and the longest
-cached prefix is one gather and one search. An evicted hash is not taken out of the index: an entry counts only while the block it
-names still has the hash. Block ids are 64-bit where they index arrays: numpy converts all others first, which for some ten blocks
-takes five times as long as the look-up itself.
+Block ids are 64-bit where they index arrays: numpy converts all others first, which for some ten blocks takes five times as long
+as the look-up itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.memory.free_queue import FreeQueue
+from sim.memory.prefix_index import NO_HASH, BlockIds, PrefixIndex
 from workloads.request import IntArray
 
-BlockIds = IntArray
-
-NO_HASH = -1
 # An array is compared with another array in half the time that a Python number takes (0.5 and 1.0 us for 75 blocks), and the
 # ones of its bytes are counted in a quarter of count_nonzero's (0.15 and 0.6 us).
 ZERO, ONE, NONE = np.array(0, np.int32), np.array(1, np.int32), np.array(NO_HASH)
 
 
-class BlockPool:
+class BlockPool(PrefixIndex):
     """All blocks of one device, block 0 being the null block that is never handed out.
 
     Parameters
@@ -56,8 +53,6 @@ class BlockPool:
     Attributes
     ----------
     ref : int32, shape (num_blocks,)
-    hash_of : int64, shape (num_blocks,)
-        -1 where a block has no hash. Whoever reads it sees what holders have put off too (`put_off`).
     cached_free : int
         Blocks in the free queue that have a hash.
     evicted, taken, touched : int
@@ -83,30 +78,19 @@ class BlockPool:
     def __init__(self, num_blocks: int, num_hashes: int = 0, split_freed: bool = True, caching: bool | None = None) -> None:
         if num_blocks < 1:
             raise ValueError(f"num_blocks must be at least 1, the null block, not {num_blocks}")
+        super().__init__(num_blocks, num_hashes)
         self.num_blocks = num_blocks
         self.caching = num_hashes > 0 if caching is None else caching
         self.split_freed = split_freed
         self.ref = np.zeros(num_blocks, np.int32)
-        self._hash_of: IntArray = np.full(num_blocks, NO_HASH, np.int64)
-        self._put_off: Callable[[], None] | None = None
         self.cached_free = 0
         self.start_counting()
-        self._index: IntArray = np.zeros(num_hashes, np.int64)         # 0 is the null block, which never has a hash
-        self._copies: dict[int, list[int]] = {}
-        self._has_copies = np.zeros(num_blocks, bool)
         self._watchers: list[Callable[[BlockIds], None]] = []
         self._queue = FreeQueue(num_blocks)
 
     def start_counting(self) -> None:
         """Counters of evicted, taken and touched blocks begin at 0 now."""
         self.evicted = self.taken = self.touched = 0
-
-    @property
-    def hash_of(self) -> IntArray:
-        """The hash of every block."""
-        if self._put_off is not None:
-            self._put_off()
-        return self._hash_of
 
     @property
     def free(self) -> int:
@@ -209,62 +193,48 @@ class BlockPool:
             walk = np.concatenate((walk[~hashed], walk[hashed]))
         return walk, bare
 
-    # ------------------------------------------------------------------ the prefix index
-    def find(self, hashes: IntArray) -> BlockIds:
-        """The block of each hash, NO_HASH where there is none (rule 6)."""
-        blocks = self._index[hashes]
-        blocks[self._hash_of[blocks] != hashes] = NO_HASH
-        return blocks
+    def flow(self, tables: BlockIds, where: IntArray, leaving: Iterable[tuple[int, int, int, int]]) -> NDArray[np.bool_]:
+        """Many takes and releases in turn, of blocks that nobody else holds; `settle` says what they hold in the end.
 
-    def lookup(self, hashes: IntArray) -> BlockIds:
-        """The blocks that hold the longest findable prefix of ``hashes`` (rules 6 and 11)."""
-        blocks = self._index[hashes]
-        return self.leading(blocks, hashes)
+        Parameters
+        ----------
+        tables : int64
+            Block tables one behind the other; what is taken is written into them.
+        where : int64, shape (taken,)
+            The places in ``tables`` of all blocks that are taken, in order.
+        leaving : iterable of (taken, first, full, stop)
+            So many blocks have been taken when the table at places ``first`` to ``stop - 1`` is given back, of which those before
+            ``full`` are full.
 
-    def leading(self, blocks: BlockIds, hashes: IntArray) -> BlockIds:
-        """Those of ``blocks`` before the first that does not hold the hash beside it."""
-        first = (self._hash_of[blocks] != hashes).tobytes().find(1)
-        return blocks if first < 0 else blocks[:first]
+        Returns
+        -------
+        bool array, shape (taken,)
+            Which blocks were evicted when they were taken.
+        """
+        queue, evicted, at = self._queue, np.zeros(len(where), np.bool_), 0
+        for taken, first, full, stop in (*leaving, (len(where), 0, 0, 0)):
+            if taken > at:
+                lost = at + queue.free - self.cached_free
+                if lost < taken:
+                    evicted[lost:taken] = True
+                    self.cached_free -= taken - lost
+                tables[where[at:taken]] = queue.pop(taken - at)
+                at = taken
+            walk, hashed = tables[first:stop][::-1].copy(), full - first if self.caching else 0
+            bare = stop - first - hashed if self.split_freed else 0
+            queue.append(walk[bare:])
+            queue.push_front(walk[:bare])
+            self.cached_free += hashed
+        self.taken += at
+        self.evicted += int(np.count_nonzero(evicted))
+        return evicted
 
-    def mark(self, blocks: BlockIds, hashes: IntArray) -> None:
-        """Full blocks get hashes that no index knows."""
+    def settle(self, blocks: BlockIds, ref: int, hashes: IntArray | int) -> None:
+        """What blocks hold after a `flow`, and how many tables hold them: what is said last of a block counts."""
+        self.ref[blocks] = ref
         self._hash_of[blocks] = hashes
 
-    def put_off(self, mark: Callable[[], None]) -> None:
-        """A holder will `mark` the full blocks of a table when it gives them back, and in ``mark()`` those of all tables.
-
-        While a block is held nobody looks for a hash that no index knows. ``mark()`` is called before anybody reads `hash_of`.
-        """
-        self._put_off = mark
-
-    def written(self, blocks: BlockIds) -> IntArray:
-        """The hashes of blocks as far as they are written, which those of blocks that are free always are."""
-        return self._hash_of[blocks]
-
-    def cache(self, blocks: BlockIds, hashes: IntArray, distinct: bool = False) -> None:
-        """Make full blocks findable, in this order; one whose hash is there already is kept beside the first (rule 6).
-
-        ``distinct``: no two of the hashes are equal. That saves a look at all of them where none is there already.
-        """
-        there = self._index[hashes]
-        new = self._hash_of[there] != hashes
-        self._hash_of[blocks] = hashes
-        if new.tobytes().count(1) == len(new):
-            if distinct:
-                self._index[hashes] = blocks
-                return
-            self._index[hashes[::-1]] = blocks[::-1]            # of equal ones the first stays: it is written last
-        else:
-            self._index[hashes[new][::-1]] = blocks[new][::-1]
-        copy = self._index[hashes] != blocks
-        if copy.tobytes().find(1) >= 0:
-            self._note_copies(blocks[copy], hashes[copy])
-
-    def _note_copies(self, blocks: BlockIds, hashes: IntArray) -> None:
-        for block, content in zip(blocks.tolist(), hashes.tolist(), strict=True):
-            self._copies.setdefault(content, []).append(block)
-            self._has_copies[[block, self._index[content]]] = True
-
+    # ------------------------------------------------------------------ eviction
     def watch(self, seen: Callable[[BlockIds], None]) -> None:
         """Call ``seen`` with the ids of the blocks evicted, in order, if there are any; `written` still has their hashes."""
         self._watchers.append(seen)
@@ -277,21 +247,4 @@ class BlockPool:
         self.cached_free -= n
         for seen in self._watchers:
             seen(blocks)
-        if self._copies and np.count_nonzero(self._has_copies[blocks]):
-            self._forget_copies(blocks)
-        self._hash_of[blocks] = NO_HASH
-
-    def _forget_copies(self, blocks: BlockIds) -> None:
-        """Evict one by one where a hash may stand for several blocks: the oldest of those left is found next."""
-        several = blocks[self._has_copies[blocks]]
-        self._has_copies[several] = False
-        for block, content in zip(several.tolist(), self._hash_of[several].tolist(), strict=True):
-            others = self._copies.get(content)
-            if others is None:
-                continue
-            if self._index[content] == block:
-                self._index[content] = others.pop(0)
-            else:
-                others.remove(block)
-            if not others:
-                del self._copies[content]
+        self._forget(blocks)

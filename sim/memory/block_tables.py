@@ -11,14 +11,17 @@ Handles are small integers that are used again, the one given back last first. W
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sim.demand import Demand
 from sim.entries import entries
 from sim.memory.allocator import NOTHING, Refusal, SlotCounts, ToCome
 from sim.memory.block_hash import BlockHashes
-from sim.memory.block_pool import BlockIds, BlockPool
+from sim.memory.block_pool import BlockPool
 from sim.memory.left_blocks import LeftBlocks
+from sim.memory.prefix_index import BlockIds
 from sim.memory.prefix_stats import PrefixStats
 from sim.memory.sharing import SharedEnds
 from workloads.request import IntArray
@@ -221,7 +224,7 @@ class BlockTables:
         self.fillable -= int(np.minimum(self._end[rows] - place * size, size).sum())
 
     # ------------------------------------------------------------------ where the slots are
-    def counts(self, computed: int, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
+    def counts(self, computed: Any, refused: Refusal | None, to_come: ToCome = NOTHING, time: int = 1) -> SlotCounts:
         size, pool, ends = self.block_size, self.pool, self._ends
         free = (pool.free * time + to_come.taken) * size
         cached = (pool.cached_free * time + to_come.evicted) * size
@@ -233,7 +236,7 @@ class BlockTables:
         return SlotCounts(states, reserved, used - states - reserved, cached, self.rest * time,
                           open_slots if refused else 0, 0 if refused else open_slots)
 
-    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> int:
+    def logical(self, to_come: ToCome = NOTHING, time: int = 1) -> Any:
         return self.slots * time - to_come.taken * self.block_size
 
     def largest_hole(self) -> None:

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.memory.allocator import NOTHING, Refusal, SlotCounts, ToCome
-from sim.memory.block_pool import BlockIds, BlockPool
+from sim.memory.block_pool import BlockPool
+from sim.memory.prefix_index import BlockIds
 from sim.memory.window import UNBOUNDED, GroupKind
 from workloads.request import IntArray
 

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from sim.demand import Demand
 from sim.memory.allocator import Ask, Decoding, Lag, Prefix, Taken
 from sim.memory.block_hash import BlockHashes
-from sim.memory.block_pool import NO_HASH, BlockIds, BlockPool
+from sim.memory.block_pool import BlockPool
 from sim.memory.group_tables import GroupTables, Leaving, spread
+from sim.memory.prefix_index import NO_HASH, BlockIds
 from sim.memory.prefix_stats import PrefixStats
 from sim.memory.window import GroupKind, HitSearch
 from workloads.request import IntArray

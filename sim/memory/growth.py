@@ -14,8 +14,8 @@ from itertools import accumulate, chain, islice
 import numpy as np
 
 from sim.memory.allocator import Decoding, Lag, Taken
-from sim.memory.block_pool import BlockIds
 from sim.memory.block_tables import BlockTables, runs
+from sim.memory.prefix_index import BlockIds
 from sim.memory.sharing import writers_that_copy
 from workloads.request import IntArray
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.memory.block_pool import BlockIds, BlockPool
+from sim.memory.block_pool import BlockPool
+from sim.memory.prefix_index import BlockIds
 from workloads.request import IntArray
 
 

@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.memory.allocator import NO_PREFIX, Ask, Prefix
-from sim.memory.block_pool import BlockIds
 from sim.memory.block_tables import ALL
-from sim.memory.growth import GrowingTables
+from sim.memory.flowing import FlowingTables
+from sim.memory.prefix_index import BlockIds
 from workloads.request import IntArray
 
+EVENTS = ("find_prefix", "need", "fits", "admit", "extend", "extend_by_one", "decode_limit", "decode", "release", "counts",
+          "logical")
 
-class PagedAllocator(GrowingTables):
+
+class PagedAllocator(FlowingTables):
     """Block tables that are found, admitted, forked and given back; how they grow is `growth`'s. Made like `BlockTables`."""
 
     reserves_ahead = False
@@ -32,6 +35,19 @@ class PagedAllocator(GrowingTables):
         shared = demand.prompt // size
         own = -(-demand.end // size) - shared
         return (shared + own * (1 if demand.sequences is None else demand.sequences)) * size > self.capacity
+
+    @property
+    def flows(self) -> bool:
+        """Whether `flow` does the same as event after event.
+
+        Every request has one sequence, nobody else can find its blocks, and what is evicted is known beforehand; and no class
+        derived from this one does at an event what this one does not.
+        """
+        if any(getattr(type(self), event) is not getattr(PagedAllocator, event) for event in EVENTS):
+            return False
+        if self.hashes is None:
+            return self.demand.sequences is None
+        return self._plain and not self.hashes.shared_count and self.pool.split_freed
 
     # ------------------------------------------------------------------ admission
     def find_prefix(self, request: int, tokens: int) -> Prefix:

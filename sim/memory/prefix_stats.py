@@ -68,6 +68,12 @@ class PrefixStats:
             else:                                      # it has written nothing and is of no session
                 self.hit_tokens_by_origin["other_request"] += blocks * self._block_size
 
+    def found_nothing(self, known: IntArray) -> None:
+        """Count first admissions of so many tokens each."""
+        self.requests += len(known)
+        self.query_tokens += int(known.sum())
+        self.query_blocks += int((known // self._block_size).sum())
+
     def loaded(self, ask: Ask, writer: IntArray) -> None:
         """Count the hits of an admission that came from the host tier, given who wrote each block."""
         tokens = len(writer) * self._block_size

@@ -15,9 +15,9 @@ import numpy as np
 
 from sim.demand import Demand
 from sim.memory.allocator import Ask, Prefix
-from sim.memory.block_pool import BlockIds
 from sim.memory.host_tier import HostTier
 from sim.memory.paged import PagedAllocator
+from sim.memory.prefix_index import BlockIds
 from workloads.request import IntArray
 
 

@@ -44,15 +44,20 @@ TARGETS = {
                                                             "sim/memory/contiguous.py"),
                          _tests("contiguous walk_arena ledger fork more_allocators relations sequences policies static_batching"
                                 " crosscheck replicas bad_input")),
-    "block_pool": Target(("sim/memory/block_pool.py",), (*_tests("block_pool walk_paged"), "sim/memory/block_pool.py"), MEMORY),
+    "block_pool": Target(("sim/memory/block_pool.py", "sim/memory/prefix_index.py"),
+                         (*_tests("block_pool walk_paged free_flow"), "sim/memory/block_pool.py"), MEMORY),
     "paged": Target(("sim/memory/paged.py",), (*_tests("walk_paged fork prefix_stats"), RECORDED, "sim/memory/paged.py"),
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger"), "not random"),
-    "scheduler": Target(("sim/scheduler.py",), (*_tests("scheduler ledger policies sequences static_batching host_tier"),
+    "scheduler": Target(("sim/scheduler.py", "sim/returning.py"),
+                        (*_tests("scheduler ledger policies sequences static_batching host_tier"),
                                                RECORDED, JUMPING), ENGINE,
                         "not (random or everybody or naive or nothing or first_served)"),
     "memory": Target(OTHER_MEMORY, (*_tests("walk_paged fork more_allocators grouped host_tier prefix_stats prefix_tiers"
                                             " block_hash eviction_policies"), "sim/memory"), ENGINE),
+    "flow": Target(("sim/flow.py", "sim/free_flow.py", "sim/memory/flowing.py"),
+                   (*_tests("free_flow"), "sim/flow.py", "sim/memory/flowing.py"),
+                   _tests("free_flow relations crosscheck stays")),
     "caching": Target(("sim/caching/*.py",), (*_tests("reuse eviction_policies pieces prefix_tiers block_hash"), "sim/caching"),
                       _tests("prefix_command host_tier prefix_stats")),
     "engine": Target(("sim/*.py",), (*_tests("ledger scheduler policies static_batching pace stays batch stalls steady step_time"

@@ -1,0 +1,301 @@
+"""Free flow: whole stretches at once are the steps one by one, to the last byte; by hand, at random, and where they end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from scenarios import ROOFLINE, everything
+from small import LONG, config_of, trace_of
+
+from sim import free_flow
+from sim.catalog import ALLOCATORS as ALL_ALLOCATORS
+from sim.catalog import SCHEDULERS
+from sim.engine import Engine
+from sim.memory.block_pool import BlockPool
+from sim.memory.paged import PagedAllocator
+from sim.run import Observer
+from sim.scheduler import Scheduler
+from sim.stays import StayLog
+from sim.step_time import ConstantStepTime
+from sim.timeline import Timeline
+from workloads.request import Trace
+
+ALLOCATORS = ("paged", "paged-prefix", "token", "vattention")
+
+
+class Stretches:
+    """The stretches of an engine, short ones among them."""
+
+    def __init__(self, monkeypatch, **limits):
+        self.made, limits = [], {"FEW": 1} | limits
+        plan = free_flow.FreeFlow.plan
+
+        def planned(flows, now):
+            stretch = plan(flows, now)
+            if stretch is not None:
+                self.made.append(stretch)
+            return stretch
+        monkeypatch.setattr(free_flow.FreeFlow, "plan", planned)
+        for name, value in limits.items():
+            monkeypatch.setattr(free_flow, name, value)
+
+    @property
+    def steps(self):
+        return sum(stretch.flow.steps for stretch in self.made)
+
+
+def left(engine):
+    """What is in the pool when all is over."""
+    pool = engine.allocator.pool
+    return (pool.free_queue().tolist(), pool.ref.tolist(), pool.hash_of.tolist(), pool.cached_free,
+            pool.taken, pool.evicted, pool.touched, engine.allocator.slots, engine.allocator.fillable)
+
+
+def outcome(trace, config, allocator):
+    """All that a run reports and leaves behind."""
+    log = StayLog()
+    engine = Engine(trace, config, allocator, observers=[log])
+    run = engine.run()
+    stays = log.stays()
+    return (everything(run), left(engine), sorted(run.ledger.total.running_us.items()), run.steps, engine.scheduler.computed,
+            [column.tolist() for column in (stays.request, stays.admitted_us, stays.left_us)])
+
+
+# ---------------------------------------------------------------------- by hand
+def test_two_requests_by_hand(monkeypatch):
+    """Steps of 10 us, blocks of 4: 6 + 3 tokens at 0 take steps 0 to 2, 5 + 2 tokens at 12 us steps 2 and 3.
+
+    Token states 6, 7, 8 + 5 and 6; blocks 2, 2, 4 and 2. The first gives back 1 and 2, both full; the second 3 and, not full, 4.
+    """
+    seen = Stretches(monkeypatch)
+    engine = Engine(trace_of([(6, 3, 0), (5, 2, 12)]), config_of(8, 4, 20, step_time=ConstantStepTime(10)), "paged-prefix")
+    run = engine.run()
+    assert [(stretch.flow.steps, stretch.arrivals) for stretch in seen.made] == [(4, 2)]
+    assert run.steps == 4 and run.ledger.total.time_us == 40
+    assert run.ledger.total.parts[0] == 10 * (6 + 7 + 13 + 6) and run.ledger.total.physical == 10 * 4 * (2 + 2 + 4 + 2)
+    assert run.ledger.total.running_us == {1: 30, 2: 10} and run.ledger.peak_used == 16
+    assert run.log.admitted_us.tolist() == [0, 20] and run.log.first_token_us.tolist() == [10, 30]
+    assert run.log.finished_us.tolist() == [30, 40]
+    assert run.log.token_us == [30 * 6 + 20 + 10, 20 * 5 + 10]
+    assert engine.allocator.pool.free_queue().tolist() == [4, 5, 6, 7, 2, 1, 3]
+    assert engine.allocator.pool.hash_of.tolist() == [-1, 0, 1, 2, -1, -1, -1, -1]
+
+
+@pytest.mark.parametrize(("requests", "limits", "steps"), [
+    ([(4, 9, 0), (4, 9, 15)], {}, 11),                                     # step 2 to step 10
+    ([(4, 9, 0), (4, 9, 15)], {"max_num_seqs": 1}, 18),                    # a place for the second one in step 9
+    ([(4, 9, 0), (4, 9, 15)], {"max_num_batched_tokens": 5, "max_num_seqs": 5}, 11),    # 1 + 4 tokens in step 2
+    ([(4, 9, 0), (5, 9, 15)], {"max_num_batched_tokens": 5, "max_num_seqs": 5}, 2),
+    ([(4, 9, 0), (4, 9, 150)], {}, 9),                                     # nobody runs in step 9
+    ([(4, 9, 0), (8, 9, 25)], {"num_blocks": 6}, 5),                       # of 5 blocks 2 + 2 in step 3, 2 + 3 in 4, 3 + 3 in 5
+    ([(4, 9, 0), (8, 9, 15), (8, 9, 15)], {"num_blocks": 6}, 2),           # 2 + 2 + 2 in step 2
+    ([(4, 9, 0), (4, 9, 15)], {"watermark": 0.7, "num_blocks": 6}, 2),     # 4 of 6 blocks are to stay free beside others
+    ([(4, 9, 0), (4, 9, 15)], {"longest_jump": 7}, 7),
+])
+def test_a_stretch_ends_where_something_would_not_suffice(monkeypatch, requests, limits, steps):
+    seen = Stretches(monkeypatch)
+    config = config_of(**{"num_blocks": 50, "block_size": 4, "max_model_len": 40, "step_time": ConstantStepTime(10)} | limits)
+    trace = trace_of(requests)
+    assert outcome(trace, config, "paged") == outcome(trace, replace(config, longest_jump=1), "paged")
+    assert seen.made[0].flow.steps == steps
+
+
+def test_who_came_before_is_not_forgotten(monkeypatch):
+    """The pool runs out in a stretch's way, somebody is preempted, and stretches go on with who runs then."""
+    seen = Stretches(monkeypatch)
+    rng = np.random.default_rng(5)
+    requests = [(int(p), int(o), 55 * i) for i, (p, o) in enumerate(zip(rng.integers(1, 30, 300), rng.integers(1, 30, 300),
+                                                                        strict=True))]
+    trace, config = trace_of(requests), config_of(28, 4, 64, step_time=ConstantStepTime(10))
+    for allocator in ALLOCATORS:
+        seen.made.clear()
+        assert outcome(trace, config, allocator) == outcome(trace, replace(config, longest_jump=1), allocator)
+        assert Engine(trace, config, allocator).run().preemptions > 10 and len(seen.made) > 10
+        assert any(stretch.flow.running for stretch in seen.made)
+
+
+# ---------------------------------------------------------------------- at random
+@st.composite
+def traffic(draw):
+    """Requests nobody shares a prefix with, and a server that is now and then too small for them."""
+    n = draw(st.integers(1, 40))
+    gap = draw(st.sampled_from([1, 5, 20, 60]))
+    requests, now = [], 0
+    for _ in range(n):
+        now += draw(st.integers(0, gap))
+        requests.append((draw(st.integers(1, 30)), draw(st.integers(1, 20)), now))
+    content = [[100 * i + k for k in range(-(-request[0] // 4))] for i, request in enumerate(requests)]
+    trace = trace_of(requests, draw(st.sampled_from([None, content])))
+    size, length = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([50, 50, 25]))
+    largest = -(-min(length, max(prompt + output for prompt, output, _ in requests)) // size)
+    config = config_of(
+        1 + draw(st.integers(largest, 4 * largest)), size, length,
+        max_num_seqs=draw(st.sampled_from([16, 4, 2])), max_num_batched_tokens=draw(st.sampled_from([None, 32, 64])),
+        watermark=draw(st.sampled_from([0.0, 0.0, 0.1])), reserve_full_isl=draw(st.booleans()),
+        swap_blocks=draw(st.sampled_from([None, None, 9])), split_freed=draw(st.sampled_from([True, True, False])),
+        longest_jump=draw(st.sampled_from([1024, 1024, 7])),
+        step_time=draw(st.sampled_from([ConstantStepTime(1), ConstantStepTime(10), ROOFLINE])))
+    return trace, config
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@settings(max_examples=150 * LONG)
+@given(made=traffic(), ahead=st.sampled_from([1, 3, 256]), rounds=st.sampled_from([1, 3, 16]),
+       blocks=st.sampled_from([9, 1 << 20, 1 << 20]))
+def test_stretches_equal_steps_to_the_last_byte(allocator, made, ahead, rounds, blocks):
+    trace, config = made
+    with pytest.MonkeyPatch.context() as patch:
+        seen = Stretches(patch, AHEAD=ahead, MOST_ROUNDS=rounds, MOST_BLOCKS=blocks)
+        whole = outcome(trace, config, allocator)
+        event(f"stretches: {min(len(seen.made), 3)}")
+    assert whole == outcome(trace, replace(config, longest_jump=1), allocator)
+
+
+@settings(max_examples=100 * LONG)
+@given(made=traffic(), rounds=st.integers(1, 8))
+def test_the_times_of_steps_and_who_begins_in_them_fit_together(made, rounds):
+    """However early it stops looking: durations are those of the steps' loads, and everybody begins in the first step after
+    its arrival in which there is a place."""
+    trace, config = made
+    with pytest.MonkeyPatch.context() as patch:
+        seen = Stretches(patch, MOST_ROUNDS=rounds)
+        run = Engine(trace, replace(config, step_time=ROOFLINE), "paged").run()
+    for flow, *_ in seen.made:
+        assert np.diff(flow.starts_us).tolist() == ROOFLINE.duration_us(flow.loads).tolist()
+        came = slice(flow.running, None)
+        begins, arrival_us = flow.begin[came], run.arrival_us[flow.request[came]]
+        assert (flow.starts_us[begins] >= arrival_us).all()
+        full = flow.places == config.scheduler.max_num_seqs
+        assert ((begins == 0) | (flow.starts_us[begins - 1] < arrival_us) | full[begins - 1]).all()
+
+
+def test_most_of_a_calm_run_is_in_stretches(monkeypatch):
+    seen = Stretches(monkeypatch, FEW=free_flow.FEW)
+    rng = np.random.default_rng(1)
+    trace = Trace("calm", rng.integers(1, 200, 2000), rng.integers(1, 50, 2000), arrival_us=np.cumsum(rng.integers(0, 60, 2000)))
+    run = Engine(trace, config_of(400, 16, 300, step_time=ConstantStepTime(10)), "paged-prefix").run()
+    assert seen.steps > 0.9 * run.steps and sum(stretch.arrivals for stretch in seen.made) > 1900
+    assert len(seen.made) < 20
+
+
+def test_short_stretches_are_looked_for_less_and_less_often(monkeypatch):
+    """Requests that always find nobody else: each would be a stretch, and after a look 2, 4, ... 256 instants go by."""
+    looks = []
+    planned = free_flow.FreeFlow._planned
+    monkeypatch.setattr(free_flow.FreeFlow, "_planned", lambda self, now: looks.append(now) or planned(self, now))
+    seen = Stretches(monkeypatch, FEW=free_flow.FEW)
+    trace = trace_of([(5, 3, 1000 * i) for i in range(1000)])
+    Engine(trace, config_of(9, 4, 20, step_time=ConstantStepTime(10)), "paged").run()
+    assert not seen.made and 8 < len(looks) < 20
+
+
+# ---------------------------------------------------------------------- who looks on
+def test_nobody_who_wants_each_step_is_passed_over(monkeypatch):
+    seen = Stretches(monkeypatch)
+    trace, config = trace_of([(6, 3, 0), (5, 2, 12)]), config_of(8, 4, 20, step_time=ConstantStepTime(10))
+    Engine(trace, config, "paged", observers=[Observer()]).run()
+    Engine(trace, config, "paged", timeline=Timeline()).run()
+    assert not seen.made
+    Engine(trace, config, "paged", observers=[StayLog()]).run()
+    assert seen.made
+
+
+def facts_of(**changes):
+    return config_of(**{"num_blocks": 50, "block_size": 4, "max_model_len": 40} | changes)
+
+
+@pytest.mark.parametrize(("config", "trace", "allocator"), [
+    (facts_of(longest_jump=1), {}, "paged"), (facts_of(saturate=True), {}, "paged"), (facts_of(policy="priority"), {}, "paged"),
+    (facts_of(batching="static"), {}, "paged"), (facts_of(async_scheduling=True), {}, "paged"),
+    (facts_of(long_prefill_token_threshold=2), {}, "paged"), (facts_of(data_parallel_size=2), {}, "paged"),
+    (facts_of(most_in_flight=2), {}, "paged"), (facts_of(), {}, "paged-reserve"), (facts_of(), {}, "contiguous-max"),
+    (facts_of(split_freed=False), {}, "paged-prefix"), (facts_of(), {"samples": np.array([1, 2])}, "paged"),
+    (facts_of(), {"session": np.array([1, 1]), "think_us": np.array([-1, 5])}, "paged"),
+])
+def test_where_there_are_none(monkeypatch, config, trace, allocator):
+    seen = Stretches(monkeypatch)
+    Engine(replace(trace_of([(6, 3, 0), (5, 2, 1)]), **trace), config, allocator).run()
+    assert not seen.made
+
+
+def test_not_where_others_may_find_a_block(monkeypatch):
+    seen = Stretches(monkeypatch)
+    Engine(trace_of([(6, 3, 0), (5, 2, 1)], [[7, 8], [7, 9]]), facts_of(), "paged-prefix").run()
+    assert not seen.made
+
+
+def test_numbers_that_could_be_too_large_are_added_up_step_by_step(monkeypatch):
+    """Slots times microseconds of a stretch stay below 2 ** 62: not so 196 slots for 12 steps of 12 days."""
+    seen = Stretches(monkeypatch)
+    trace, config = trace_of([(4, 9, 0), (4, 9, 15)]), facts_of(step_time=ConstantStepTime(1 << 52))
+    run = Engine(trace, config, "paged").run()
+    assert not seen.made and run.ledger.total.physical == sum(run.ledger.total.parts[:3])
+    Engine(trace, facts_of(step_time=ConstantStepTime(1 << 40)), "paged").run()
+    assert seen.made
+
+
+# ---------------------------------------------------------------------- the pool alone
+@settings(max_examples=150 * LONG)
+@given(data=st.data())
+def test_a_pool_that_flows_is_one_asked_in_turn(data):
+    """Tables that are taken bit by bit and given back, by `flow` and by single takes and releases."""
+    one, other, free, tables, evicted = BlockPool(30, caching=True), BlockPool(30, caching=True), 29, [], []
+    for number in range(data.draw(st.integers(1, 8))):
+        n, leaves = data.draw(st.integers(0, free)), data.draw(st.booleans())
+        full = data.draw(st.integers(max(n - 1, 0), n))
+        before, blocks = other.evicted, other.take(n)
+        lost = other.evicted - before
+        evicted += [False] * (n - lost) + [True] * lost
+        hashes = np.concatenate((100 * number + np.arange(full), np.full(n - full, -1)))
+        if leaves:
+            other.mark(blocks[:full], hashes[:full])
+            other.release(blocks)
+        tables.append((n, full, leaves, hashes))
+        free -= 0 if leaves else n
+    order = sorted(range(len(tables)), key=lambda i: not tables[i][2])     # those that leave first
+    first, at = {}, 0
+    for i in order:
+        first[i], at = at, at + tables[i][0]
+    where, leaving = [], []
+    for i, (n, full, leaves, _) in enumerate(tables):
+        where += range(first[i], first[i] + n)
+        if leaves:
+            leaving.append((len(where), first[i], first[i] + full, first[i] + n))
+    blocks = np.zeros(at, np.int64)
+    assert one.flow(blocks, np.array(where, np.int64), leaving).tolist() == evicted
+    gone = sum(tables[i][0] for i in order if tables[i][2])
+    hashes = np.concatenate([tables[i][3] for i in order])
+    one.settle(blocks[:gone], 0, hashes[:gone])
+    one.settle(blocks[gone:], 1, -1)
+    assert one.free_queue().tolist() == other.free_queue().tolist()
+    assert one.ref.tolist() == other.ref.tolist() and one.hash_of.tolist() == other.hash_of.tolist()
+    assert (one.cached_free, one.taken, one.evicted) == (other.cached_free, other.taken, other.evicted)
+
+
+# ---------------------------------------------------------------------- made from ours
+class Generous(PagedAllocator):
+    """Takes a block more than it needs."""
+
+    def need(self, ask):
+        return super().need(ask) + self.block_size
+
+
+class Backwards(Scheduler):
+    """Whoever came last is looked at first."""
+
+    def _ask_head(self, *limits):
+        self.waiting._queue.rotate()
+        return super()._ask_head(*limits)
+
+
+def test_what_is_made_from_ours_goes_by_events(monkeypatch):
+    seen = Stretches(monkeypatch)
+    trace, config = trace_of([(6, 3, 0), (5, 2, 12)]), facts_of(step_time=ConstantStepTime(10))
+    monkeypatch.setitem(ALL_ALLOCATORS, "generous",
+                        lambda demand, config: Generous(demand, config.num_blocks, config.block_size, caching=False))
+    Engine(trace, config, "generous").run()
+    monkeypatch.setitem(SCHEDULERS, "continuous", Backwards)
+    Engine(trace, config, "paged").run()
+    assert not seen.made
