@@ -34,21 +34,19 @@ class ReturningSequences(RunningSequences):
     def _land(self, flight: Flight) -> list[int]:
         """The oldest output is there; a token for a preempted request may be its last (rule 37)."""
         batch, finished, places = self.running, [], []
-        place_of = {request: place for place, request in enumerate(batch.request.tolist())}
+        ended = {int(batch.request[place]): place for place in batch.ended()}
         for request, token, stale in flight.land():
-            end = int(self.demand.end[request])
             if stale:
                 self._known[request] += token
-                if token and self._known[request] > end:
+                if token and self._known[request] > self.demand.end[request]:
                     self.waiting.discard(request)
                     finished.append(request)
-                continue
-            place = place_of[request]
-            if token and int(batch.computed[place]) == end and not flight.tokens[request]:
+            elif token and request in ended and not flight.tokens[request]:
+                place, end = ended[request], self.demand.end[request:request + 1]
                 handle = batch.handle[place:place + 1]
-                self.allocator.settle(handle, flight.findable[request:request + 1], batch.computed[place:place + 1])
+                self.allocator.settle(handle, flight.findable[request:request + 1], end)
                 self.allocator.release(int(handle[0]))
-                self.computed -= end
+                self.computed -= int(end[0])
                 places.append(place)
                 finished.append(request)
         if places:
