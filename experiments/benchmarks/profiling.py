@@ -17,7 +17,7 @@ from typing import Any
 from experiments.benchmarks.processes import ROOT
 
 SCHEDULER = ("scheduler", "scheduler_config", "running", "waiting", "batch", "step", "flight", "sequence_groups", "swap",
-             "static_batching")
+             "static_batching", "returning", "flow", "free_flow")
 PARTS = {
     "workloads": "reader", "sim/memory": "allocator and pool", "sim/ledger.py": "ledger and request log",
     "sim/request_log.py": "ledger and request log", "sim": "engine, server and clock",
