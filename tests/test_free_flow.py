@@ -13,6 +13,7 @@ from sim import free_flow
 from sim.catalog import ALLOCATORS as ALL_ALLOCATORS
 from sim.catalog import SCHEDULERS
 from sim.engine import Engine
+from sim.flow import Flow, takes_of
 from sim.memory.block_pool import BlockPool
 from sim.memory.paged import PagedAllocator
 from sim.run import Observer
@@ -83,6 +84,38 @@ def test_two_requests_by_hand(monkeypatch):
     assert engine.allocator.pool.hash_of.tolist() == [-1, 0, 1, 2, -1, -1, -1, -1]
 
 
+@pytest.mark.parametrize(("steps", "taken"), [(6, [1, 1, 4]), (5, [1, 1, 4]), (4, [1, 1]), (2, [1, 1]), (1, [])])
+def test_no_block_is_taken_after_the_stretch(steps, taken):
+    """Blocks of 4: the first row has 7 of 10 tokens, the second arrives in step 1 with 6 of 9."""
+    flow = Flow([0], *np.array([[4, 5], [0, 1], [7, 0], [1, 6], [10, 9]]), starts_us=np.arange(10)).cut(steps)
+    assert takes_of(flow, 4).step.tolist() == taken
+
+
+class Tables(Observer):
+    """The blocks of all tables in each step, as stretches tell them."""
+
+    follows_flow = True
+
+    def __init__(self):
+        self.seen = []
+
+    def flowed(self, flow, flowed):
+        self.seen.append([flowed.tables.held_in(step).tolist() for step in range(flow.steps)])
+
+
+def test_who_holds_which_blocks_in_each_step_by_hand():
+    """Blocks of 4: 4 + 3 tokens in steps 0 to 2, 5 + 6 in 2 to 7, 4 + 9 in 4 to 12, 4 + 2 in 8 and 9; one stretch ends with 7.
+
+    What is given back has no hash and is taken before all others, the last block of a table first.
+    """
+    tables, trace = Tables(), trace_of([(4, 3, 0), (5, 6, 12), (4, 9, 35), (4, 2, 75)])
+    with pytest.MonkeyPatch.context() as patch:
+        Stretches(patch)
+        Engine(trace, config_of(8, 4, 20, step_time=ConstantStepTime(10), longest_jump=8), "paged", observers=[tables]).run()
+    assert tables.seen == [[[1], [1, 2], [1, 2, 3, 4], [3, 4], [3, 4, 2], [3, 4, 2, 1], [3, 4, 5, 2, 1], [3, 4, 5, 2, 1]],
+                           [[2, 1, 5], [2, 1, 4, 5, 3], [2, 1, 4], [2, 1, 4], [2, 1, 4]]]
+
+
 @pytest.mark.parametrize(("requests", "limits", "steps"), [
     ([(4, 9, 0), (4, 9, 15)], {}, 11),                                     # step 2 to step 10
     ([(4, 9, 0), (4, 9, 15)], {"max_num_seqs": 1}, 18),                    # a place for the second one in step 9
@@ -91,6 +124,7 @@ def test_two_requests_by_hand(monkeypatch):
     ([(4, 9, 0), (4, 9, 150)], {}, 9),                                     # nobody runs in step 9
     ([(4, 9, 0), (8, 9, 25)], {"num_blocks": 6}, 5),                       # of 5 blocks 2 + 2 in step 3, 2 + 3 in 4, 3 + 3 in 5
     ([(4, 9, 0), (8, 9, 15), (8, 9, 15)], {"num_blocks": 6}, 2),           # 2 + 2 + 2 in step 2
+    ([(4, 6, 0), (12, 9, 55)], {"num_blocks": 6}, 15),                     # in step 6 all 3 blocks are back, two of them full
     ([(4, 9, 0), (4, 9, 15)], {"watermark": 0.7, "num_blocks": 6}, 2),     # 4 of 6 blocks are to stay free beside others
     ([(4, 9, 0), (4, 9, 15)], {"longest_jump": 7}, 7),
 ])
@@ -112,7 +146,9 @@ def test_who_came_before_is_not_forgotten(monkeypatch):
     for allocator in ALLOCATORS:
         seen.made.clear()
         assert outcome(trace, config, allocator) == outcome(trace, replace(config, longest_jump=1), allocator)
-        assert Engine(trace, config, allocator).run().preemptions > 10 and len(seen.made) > 10
+        engine = Engine(trace, config, allocator)
+        assert engine.run().preemptions > 10 and len(seen.made) > 10
+        assert not any(request in engine.allocator._left for request in range(300))        # what it left behind, who has ended
         assert any(stretch.flow.running for stretch in seen.made)
 
 
