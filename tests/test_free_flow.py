@@ -300,7 +300,8 @@ def test_a_pool_that_flows_is_one_asked_in_turn(data):
         if leaves:
             leaving.append((len(where), first[i], first[i] + full, first[i] + n))
     blocks = np.zeros(at, np.int64)
-    assert one.flow(blocks, np.array(where, np.int64), leaving).tolist() == evicted
+    flags = one.flow(blocks, np.array(where, np.int64), leaving)
+    assert flags.dtype == np.bool_ and flags.tolist() == evicted
     gone = sum(tables[i][0] for i in order if tables[i][2])
     hashes = np.concatenate([tables[i][3] for i in order])
     one.settle(blocks[:gone], 0, hashes[:gone])
