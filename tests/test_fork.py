@@ -141,6 +141,23 @@ def test_who_leaves_a_full_last_block_leaves_no_partly_filled_one():
     assert allocator.counts(22, None) == (8 + 4 + 3 + 3, 2, 0, 0, 0, 0, 16)
 
 
+def test_who_leaves_with_a_copy_of_its_own_leaves_the_others_what_they_share():
+    allocator = paged(10, (10, 5, 3))                  # the first two blocks are full, and stay shared
+    a, b, c = samples(allocator, 3)
+    assert by_one(allocator, [a], [10]) and tables(allocator, a, b, c) == [[1, 2, 4], [1, 2, 3], [1, 2, 3]]
+    allocator.release(a)
+    assert by_one(allocator, [b, c], [10, 10])         # 4 was freed last, without a hash
+    assert tables(allocator, b, c) == [[1, 2, 4], [1, 2, 3]] and allocator.copies == 2
+
+
+def test_who_leaves_a_single_block_leaves_it_to_the_others():
+    allocator = paged(10, (3, 5, 3))
+    a, b, c = samples(allocator, 3)
+    allocator.release(a)
+    assert by_one(allocator, [b, c], [3, 3])
+    assert tables(allocator, b, c) == [[2], [1]] and allocator.copies == 1
+
+
 def test_no_jump_while_a_partly_filled_block_is_shared():
     allocator = paged(10, (6, 9, 2))
     handles = np.array(samples(allocator, 2))
