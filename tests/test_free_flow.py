@@ -61,7 +61,7 @@ def outcome(trace, config, allocator):
     run = engine.run()
     stays = log.stays()
     return (everything(run), left(engine), sorted(run.ledger.total.running_us.items()), run.steps, engine.scheduler.computed,
-            [column.tolist() for column in (stays.request, stays.admitted_us, stays.left_us)])
+            engine.scheduler.urgency.tolist(), [column.tolist() for column in (stays.request, stays.admitted_us, stays.left_us)])
 
 
 # ---------------------------------------------------------------------- by hand
@@ -89,6 +89,20 @@ def test_no_block_is_taken_after_the_stretch(steps, taken):
     """Blocks of 4: the first row has 7 of 10 tokens, the second arrives in step 1 with 6 of 9."""
     flow = Flow([0], *np.array([[4, 5], [0, 1], [7, 0], [1, 6], [10, 9]]), starts_us=np.arange(10)).cut(steps)
     assert takes_of(flow, 4).step.tolist() == taken
+
+
+def test_who_arrives_in_a_stretch_has_its_place_by_priority_and_arrival(monkeypatch):
+    """The second prompt does not fit into a step beside the first request, and while it is computed in two the next five wait.
+
+    The last of these is still in line when the last stretch begins, in which the last two requests arrive.
+    """
+    seen, priority = Stretches(monkeypatch), np.array([2, 0, 1, 2, 0, 1, 2, 3, 1])
+    trace = trace_of([(4, 30, 0), (8, 3, 15), *((4, 3, 16 + i) for i in range(5)), (4, 3, 250), (4, 3, 255)])
+    config = config_of(50, 4, 40, step_time=ConstantStepTime(10), max_num_seqs=2, max_num_batched_tokens=8)
+    engine = Engine(replace(trace, priority=priority), config, "paged")
+    engine.run()
+    assert [(stretch.waited, stretch.arrivals) for stretch in seen.made] == [(0, 1), (2, 2), (1, 3)]
+    assert engine.scheduler.urgency.tolist() == (9 * priority + np.arange(9)).tolist()
 
 
 class Tables(Observer):
@@ -127,6 +141,7 @@ def test_who_holds_which_blocks_in_each_step_by_hand():
     ([(4, 6, 0), (12, 9, 55)], {"num_blocks": 6}, 15),                     # in step 6 all 3 blocks are back, two of them full
     ([(4, 9, 0), (4, 9, 15)], {"watermark": 0.7, "num_blocks": 6}, 2),     # 4 of 6 blocks are to stay free beside others
     ([(4, 9, 0), (4, 9, 15)], {"longest_jump": 7}, 7),
+    ([(4, 9, 0), (4, 9, 15)], {"longest_jump": 2}, 2),
 ])
 def test_a_stretch_ends_where_something_would_not_suffice(monkeypatch, requests, limits, steps):
     seen = Stretches(monkeypatch)

@@ -50,9 +50,8 @@ TARGETS = {
                     _tests("walk_paged block_pool fork sequences relations prefix_stats host_tier policies crosscheck"
                            " more_allocators conform cache_options warm_start ledger"), "not random"),
     "scheduler": Target(("sim/scheduler.py", "sim/returning.py"),
-                        (*_tests("scheduler ledger policies sequences static_batching host_tier"),
-                                               RECORDED, JUMPING), ENGINE,
-                        "not (random or everybody or naive or nothing or first_served)"),
+                        (*_tests("scheduler ledger policies sequences static_batching host_tier free_flow"), RECORDED, JUMPING),
+                        ENGINE, "not (random or everybody or naive or nothing or first_served)"),
     "memory": Target(OTHER_MEMORY, (*_tests("walk_paged fork more_allocators grouped host_tier prefix_stats prefix_tiers"
                                             " block_hash eviction_policies"), "sim/memory"), ENGINE),
     "flow": Target(("sim/flow.py", "sim/free_flow.py", "sim/memory/flowing.py"),
