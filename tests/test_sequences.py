@@ -336,6 +336,19 @@ def test_a_group_is_preempted_as_a_whole_and_computes_its_prompt_once():
     assert play.finished == [1] and play.real.preemptions == 3 and play.allocator.copies == 2 and len(play.free()) == 7
 
 
+@pytest.mark.parametrize(("exempt", "finished_us"), [(True, [11, 12]), (False, [11, 13])])
+def test_a_request_of_two_sequences_can_be_alone(exempt, finished_us):
+    """Rule 26 counts requests: 2 + 10 tokens from step 1 on, 2 + 4 from step 6 on, two sequences each, 8 blocks of 4.
+
+    In step 9 the later request is in want of two more blocks and preempted; in step 10 it computes its prompt, beside the other
+    one's last tokens, and in step 11, alone, all 3 tokens that each of its sequences still lacks, or only 2 and then the third.
+    """
+    config = config_of(9, 4, 40, max_num_seqs=8, max_num_batched_tokens=16, reserve_full_isl=False, exempt_lone_prefill=exempt,
+                       long_prefill_token_threshold=2)
+    run = Engine(several([(2, 10, 1), (2, 4, 6)], samples=[2, 2]), config, "paged").run()
+    assert run.log.finished_us.tolist() == finished_us and run.log.preemptions.tolist() == [0, 1]
+
+
 def test_a_group_comes_back_from_the_host():
     play = Play(PLAIN_AND_SAMPLES, config_of(8, 4, 20, swap_blocks=4))
     host = play.real.host
