@@ -3,6 +3,7 @@ external, remainder, idle."""
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from small import config_of, parts, states, trace_of
 
@@ -190,6 +191,42 @@ def test_a_wrong_sum_is_refused_with_all_terms():
         ledger.book_run(good, SlotCounts(3, 0, 0, 0, 0, 0, 38), 0, 2)
     with pytest.raises(BrokenInvariant, match="internal -1"):
         ledger.book_run(good, SlotCounts(3, 0, -1, 0, 0, 0, 38), 0, 2)
+    assert ledger.total == Integrals() and ledger.peak_running == 0
+
+
+STEPS = (SlotCounts(5, 2, 1, 0, 0, 0, 12), SlotCounts(6, 4, 5, 4, 0, 0, 1), SlotCounts(1, 0, 4, 3, 0, 0, 12))
+
+
+def of_arrays(steps):
+    """The counts of several stretches; external and remainder are 0 in all of them, and given as a number."""
+    columns = zip(*steps, strict=True)
+    return SlotCounts(*(np.array(column) if any(column) else 0 for column in columns))
+
+
+def test_steps_booked_together_are_those_booked_one_by_one():
+    """The most sequences and the most used slots in the second of three steps; more internal than allowed in the third."""
+    one, together = Ledger(20, 3), Ledger(20, 3)
+    for times, running in [((10, 30, 7), (2, 4, 1)), ((1, 1, 1), (1, 2, 2))]:
+        logical = [counts[0] + 2 for counts in STEPS]
+        for counts, slots, us, n in zip(STEPS, logical, times, running, strict=True):
+            one.book(PoolState(counts, slots, None, n), us)
+        together.book_steps(of_arrays(STEPS), np.array(logical), np.array(running), np.array(times))
+        assert together.total == one.total and dict(together.total.running_us) == dict(one.total.running_us)
+        assert (together.peak_running, together.peak_used, together.internal_excess) == (4, 15, 4 - 3 * 1)
+        assert together.before(1) == one.before(1) and type(together.total.parts[0]) is int
+    assert together.total.parts[0] == 5 * (10 + 1) + 6 * (30 + 1) + 1 * (7 + 1)
+    assert together.total.running_us == {2: 12, 4: 30, 1: 8}
+
+
+@pytest.mark.parametrize(("wrong", "said"), [
+    (SlotCounts(6, 4, 5, 4, 0, 0, 2), r"has 20 slots, its parts add up to 21: token_states 6, .*internal 5,.*idle 2$"),
+    (SlotCounts(6, 4, 5, 4, 0, 0, 0), r"has 20 slots, its parts add up to 19: token_states 6, .*idle 0$"),
+    (SlotCounts(6, 4, 5, -1, 0, 0, 6), r"has 20 slots, its parts add up to 20: .*cached -1,"),
+])
+def test_a_wrong_step_among_others_is_refused_with_its_terms(wrong, said):
+    ledger, ones = Ledger(20, 3), np.ones(3, np.int64)
+    with pytest.raises(BrokenInvariant, match=said):
+        ledger.book_steps(of_arrays([STEPS[0], wrong, STEPS[2]]), ones, ones, ones)
     assert ledger.total == Integrals() and ledger.peak_running == 0
 
 

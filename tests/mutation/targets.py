@@ -36,7 +36,7 @@ MODELS = _tests("model model_names layer_kinds layer_groups mlp_layers weights w
 DOCTESTS = ("sim/kv_formula.py", "sim/block_calendar.py", "sim/entries.py", "sim/routing.py")
 
 TARGETS = {
-    "ledger": Target(("sim/ledger.py",), (*_tests("ledger"), "sim/ledger.py"),
+    "ledger": Target(("sim/ledger.py",), (*_tests("ledger free_flow"), "sim/ledger.py"),
                      _tests("ledger crosscheck relations stays replicas warm_start sequences request_log pace")),
     "arena": Target(("sim/memory/arena.py",), (*_tests("arena walk_arena"), "sim/memory/arena.py"),
                     _tests("arena walk_arena ledger more_allocators relations")),
