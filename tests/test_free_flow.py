@@ -167,6 +167,21 @@ def test_who_came_before_is_not_forgotten(monkeypatch):
         assert any(stretch.flow.running for stretch in seen.made)
 
 
+def test_who_waits_with_tokens_of_its_own_is_no_arrival(monkeypatch):
+    """Prompts in one piece: the last two are preempted at 41 and 81 us, and at 91 us 13 tokens come back of one of them.
+
+    Beside these the 5 tokens of the other one, 2 of them output, are too many for a step of 16, though there are blocks enough.
+    It comes back at 101 us, and its third output token is its last.
+    """
+    seen = Stretches(monkeypatch)
+    trace = trace_of([(1, 1, 0), (2, 8, 11), (7, 7, 12), (3, 3, 12)])
+    config = config_of(7, 4, 16, max_num_seqs=4, max_num_batched_tokens=16, enable_chunked_prefill=False,
+                       step_time=ConstantStepTime(10))
+    run = Engine(trace, config, "paged").run()
+    assert run.log.finished_us.tolist() == [10, 91, 101, 111] and run.log.preemptions.tolist() == [0, 0, 1, 1] and seen.made
+    assert outcome(trace, config, "paged") == outcome(trace, replace(config, longest_jump=1), "paged")
+
+
 # ---------------------------------------------------------------------- at random
 @st.composite
 def traffic(draw):
