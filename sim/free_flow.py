@@ -30,7 +30,7 @@ from sim.config import SimConfig
 from sim.flow import Flow, Takes, takes_of
 from sim.memory.paged import PagedAllocator
 from sim.scheduler import Scheduler
-from sim.step_time import ConstantStepTime
+from sim.step_time import ConstantStepTime, StepLoad
 from sim.waiting import ArrivalQueue
 from workloads.request import IntArray
 
@@ -38,7 +38,8 @@ FEW, AHEAD = 12, 256                                   # arrivals: the fewest of
 MOST_BLOCKS = 1 << 20                                  # in all their tables: for some 100 MB of columns
 LONGEST_PAUSE = 256
 MOST_ROUNDS = 16
-LARGEST = 1 << 62                                      # products of slots and microseconds of a stretch stay below
+LARGEST = 1 << 62                                      # products of slots and microseconds of a stretch stay below, and its
+                                                       # time below 2 ** 53, where sums in floats end to be exact
 ZERO = np.zeros(1, np.int64)
 
 
@@ -112,6 +113,8 @@ class FreeFlow:
         return None
 
     def _planned(self, now: int) -> Stretch | None:
+        if not self._tables.flows:                     # somebody has begun to look on
+            return None
         flow, waited = self._as_far_as_known(now)
         if not flow.steps:
             return None
@@ -122,7 +125,7 @@ class FreeFlow:
             return None
         flow, takes = flow.cut(steps), takes.cut(steps)
         stretch = Stretch(flow, takes, min(waited, len(flow.request) - flow.running))
-        most = max(self._tables.capacity, int(flow.end.max()))
+        most = max(self._tables.capacity, int(flow.end.max()), LARGEST >> 53)
         return stretch if (stretch.end_us - now) * most < LARGEST else None
 
     def _as_far_as_known(self, now: int) -> tuple[Flow, int]:
@@ -157,17 +160,31 @@ class FreeFlow:
         When a step begins depends on those before it, and who is admitted in it on when it begins. So it is tried, as if nobody
         came at first; each round is right further than the one before, and where two agree both are.
         """
-        now, running, known = int(flow.starts_us[0]), flow.running, flow.steps
-        alike = isinstance(self._step_time, ConstantStepTime)          # then who begins when does not matter
+        now, running, known = int(flow.starts_us[0]), flow.running, 0
+        alike = type(self._step_time) is ConstantStepTime              # then who begins when does not matter
         for _ in range(1 if alike else MOST_ROUNDS):
-            starts = now + np.concatenate((ZERO, self._durations(flow).cumsum()))
+            starts, timed = self._starts(flow, now)
             begin = np.concatenate((flow.begin[:running], self._with_a_place(flow, starts[:-1].searchsorted(times_us))))
             wrong = (begin != flow.begin).nonzero()[0]
-            known = min(int(np.minimum(begin[wrong], flow.begin[wrong]).min(initial=flow.steps)), flow.steps)
+            known = min(int(np.minimum(begin[wrong], flow.begin[wrong]).min(initial=flow.steps)), timed)
             flow = replace(flow, begin=begin, starts_us=starts)
             if not len(wrong):
                 break
         return flow, flow.steps if alike else known
+
+    def _starts(self, flow: Flow, now: int) -> tuple[IntArray, int]:
+        """When the steps start, and how many have a time: up to the first that is none, as nobody runs or tokens run out."""
+        steps, time = flow.steps, self._step_time
+        durations = np.ones(steps, np.int64)           # behind those with a time anything that grows
+        if type(time) is ConstantStepTime:
+            durations, timed = durations * time.us, steps
+        else:
+            possible = self._possible(flow)
+            timed = steps if possible.all() else int(possible.argmin())
+            loads = StepLoad(*(column[:timed] for column in flow.loads))
+            durations[:timed] = np.asarray(time.duration_us(loads) if timed else 1, np.int64)
+            durations[timed:] = durations[timed - 1] if timed else 1
+        return now + np.concatenate((ZERO, durations.cumsum())), timed
 
     def _with_a_place(self, flow: Flow, ready: IntArray) -> IntArray:
         """In which step each arrival finds a place, first come, first served, if it is there in step ``ready``."""
@@ -183,15 +200,12 @@ class FreeFlow:
             begin.append(at)
         return np.minimum(begin, flow.steps)
 
-    def _durations(self, flow: Flow) -> IntArray:
-        time = self._step_time
-        if isinstance(time, ConstantStepTime):
-            return np.full(flow.steps, time.us)
-        return np.asarray(time.duration_us(flow.loads), np.int64)
+    def _possible(self, flow: Flow) -> NDArray[np.bool_]:
+        """Whether somebody has a place in each step, and there are tokens for all that have one."""
+        return (flow.places > 0) & (flow.new_tokens <= self._tokens)
 
     def _suffices(self, flow: Flow, takes: Takes) -> NDArray[np.bool_]:
-        """Whether in each step there are tokens and blocks for everybody with a place, and somebody has one."""
+        """Whether each step is possible, and there are blocks for it."""
         taken = takes.by_step(flow.steps) - flow.left_before(-(-flow.end // self._tables.block_size))
         admits = flow.at_begin((flow.before == 0).astype(np.int64)) > 0
-        free = self._tables.pool.free - admits * self._scheduler.watermark_blocks
-        return (flow.places > 0) & (flow.new_tokens <= self._tokens) & (taken <= free)
+        return self._possible(flow) & (taken <= self._tables.pool.free - admits * self._scheduler.watermark_blocks)

@@ -28,10 +28,9 @@ class Stalled(RuntimeError):
 class Observer:
     """Called by the engine with what happened; the default does nothing. Observers read, they change nothing.
 
-    While one of them wants to be told of each step, as is usual, there are no stretches of free flow.
+    While one of them wants to be told of each step, as is usual, there are no stretches of free flow. A class says that it can be
+    told of whole stretches by ``follows_flow = True``: each for itself, since a class derived from it may want more.
     """
-
-    follows_flow = False
 
     def started(self, allocator: Allocator, scheduler: Scheduler) -> None:
         """Before the first event: what there is to look at."""

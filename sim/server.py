@@ -132,7 +132,7 @@ class Server:
     @property
     def follows_flow(self) -> bool:
         """Whether everybody who looks on can be told of whole stretches (`sim.flow`)."""
-        return self._timeline is None and all(observer.follows_flow for observer in self._observers)
+        return self._timeline is None and all(vars(type(observer)).get("follows_flow") for observer in self._observers)
 
     def flow(self, now: int, stretch: Stretch) -> None:
         """A stretch of free flow, at once; nothing is under way."""

@@ -27,7 +27,7 @@ UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 class StepLoad(NamedTuple):
-    """The work of one step; or of ``k`` consecutive decode steps, each field an int64 array of shape (k,).
+    """The work of one step; or of ``k`` consecutive steps, each field an int64 array of shape (k,).
 
     ``new_tokens`` computed by all sequences, ``sequences`` scheduled, ``context_tokens`` whose K and V are read (the
     sum of computed tokens after the step), ``attention_pairs`` of a new token and a token it attends to.
@@ -40,7 +40,10 @@ class StepLoad(NamedTuple):
 
 
 class StepTime(Protocol):
-    """A step-time model. The array form gives the same integers as one call an element."""
+    """A step-time model. The array form gives the same integers as one call an element.
+
+    It may be asked about steps that are not made: with any number of sequences and tokens that the limits allow.
+    """
 
     def duration_us(self, load: StepLoad) -> Any:
         """Microseconds of the step, at least 1; an int64 array where the load's fields are arrays."""
@@ -65,8 +68,8 @@ class ConstantStepTime:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if self.us < 1:
-            raise ValueError(f"a step takes at least 1 us, not {self.us}")
+        if not self.us >= 1 or self.us % 1:
+            raise ValueError(f"a step takes whole microseconds, at least 1, not {self.us}")
 
     def duration_us(self, load: StepLoad) -> Any:
         return self.us if isinstance(load.new_tokens, int) else np.full(len(load.new_tokens), self.us, np.int64)

@@ -1,6 +1,6 @@
 """Free flow: whole stretches at once are the steps one by one, to the last byte; by hand, at random, and where they end."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,11 +19,24 @@ from sim.memory.paged import PagedAllocator
 from sim.run import Observer
 from sim.scheduler import Scheduler
 from sim.stays import StayLog
-from sim.step_time import ConstantStepTime
+from sim.step_time import ConstantStepTime, RooflineStepTime
 from sim.timeline import Timeline
 from workloads.request import Trace
 
+COMPUTING = RooflineStepTime(weight_bytes=1e3, kv_bytes_per_token=1, flops_per_token=5e4, flops_per_pair=2e3,
+                             bandwidth_bytes_per_s=1e9, peak_flops_per_s=1e10, overhead_us=3.0)
 ALLOCATORS = ("paged", "paged-prefix", "token", "vattention")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A step time that is none where nobody runs: by the mean context, which it takes from a table."""
+
+    def duration_us(self, load):
+        return 10 + np.arange(100)[np.asarray(load.context_tokens // load.sequences)] + np.asarray(load.new_tokens) % 7
+
+    def describe(self):
+        return "by the mean context"
 
 
 class Stretches:
@@ -202,7 +215,7 @@ def traffic(draw):
         watermark=draw(st.sampled_from([0.0, 0.0, 0.1])), reserve_full_isl=draw(st.booleans()),
         swap_blocks=draw(st.sampled_from([None, None, 9])), split_freed=draw(st.sampled_from([True, True, False])),
         longest_jump=draw(st.sampled_from([1024, 1024, 7])),
-        step_time=draw(st.sampled_from([ConstantStepTime(1), ConstantStepTime(10), ROOFLINE])))
+        step_time=draw(st.sampled_from([ConstantStepTime(1), ConstantStepTime(10), ROOFLINE, COMPUTING, Shared()])))
     return trace, config
 
 
@@ -220,16 +233,16 @@ def test_stretches_equal_steps_to_the_last_byte(allocator, made, ahead, rounds, 
 
 
 @settings(max_examples=100 * LONG)
-@given(made=traffic(), rounds=st.integers(1, 8))
-def test_the_times_of_steps_and_who_begins_in_them_fit_together(made, rounds):
+@given(made=traffic(), rounds=st.integers(1, 8), time=st.sampled_from([ROOFLINE, COMPUTING, Shared()]))
+def test_the_times_of_steps_and_who_begins_in_them_fit_together(made, rounds, time):
     """However early it stops looking: durations are those of the steps' loads, and everybody begins in the first step after
     its arrival in which there is a place."""
     trace, config = made
     with pytest.MonkeyPatch.context() as patch:
         seen = Stretches(patch, MOST_ROUNDS=rounds)
-        run = Engine(trace, replace(config, step_time=ROOFLINE), "paged").run()
+        run = Engine(trace, replace(config, step_time=time), "paged").run()
     for flow, *_ in seen.made:
-        assert np.diff(flow.starts_us).tolist() == ROOFLINE.duration_us(flow.loads).tolist()
+        assert np.diff(flow.starts_us).tolist() == time.duration_us(flow.loads).tolist()
         came = slice(flow.running, None)
         begins, arrival_us = flow.begin[came], run.arrival_us[flow.request[came]]
         assert (flow.starts_us[begins] >= arrival_us).all()
@@ -292,14 +305,20 @@ def test_not_where_others_may_find_a_block(monkeypatch):
     assert not seen.made
 
 
-def test_numbers_that_could_be_too_large_are_added_up_step_by_step(monkeypatch):
-    """Slots times microseconds of a stretch stay below 2 ** 62: not so 196 slots for 12 steps of 12 days."""
+@pytest.mark.parametrize(("us", "some"), [(1 << 52, False), (1 << 50, False), (1 << 45, True)])
+def test_numbers_that_could_be_too_large_are_added_up_step_by_step(monkeypatch, us, some):
+    """Slots times microseconds of a stretch stay below 2 ** 62; not so 196 slots for 11 steps of 2 ** 52 us."""
     seen = Stretches(monkeypatch)
-    trace, config = trace_of([(4, 9, 0), (4, 9, 15)]), facts_of(step_time=ConstantStepTime(1 << 52))
-    run = Engine(trace, config, "paged").run()
-    assert not seen.made and run.ledger.total.physical == sum(run.ledger.total.parts[:3])
-    Engine(trace, facts_of(step_time=ConstantStepTime(1 << 40)), "paged").run()
-    assert seen.made
+    trace, config = trace_of([(4, 9, 0), (4, 9, 15)]), facts_of(step_time=ConstantStepTime(us + 1))
+    assert outcome(trace, config, "paged") == outcome(trace, replace(config, longest_jump=1), "paged")
+    assert bool(seen.made) == some
+
+
+def test_times_are_added_up_exactly_in_a_small_pool(monkeypatch):
+    """Few slots, and times beyond what floats hold: 9 steps of 2 ** 51 + 1 us are 2 ** 54 and more."""
+    Stretches(monkeypatch)
+    trace, config = trace_of([(1, 9, 0), (1, 3, 1)]), config_of(4, 4, 12, step_time=ConstantStepTime((1 << 51) + 1))
+    assert outcome(trace, config, "paged") == outcome(trace, replace(config, longest_jump=1), "paged")
 
 
 # ---------------------------------------------------------------------- the pool alone
@@ -355,6 +374,50 @@ class Backwards(Scheduler):
     def _ask_head(self, *limits):
         self.waiting._queue.rotate()
         return super()._ask_head(*limits)
+
+
+class Slow(ConstantStepTime):
+    """Prompts take longer."""
+
+    def duration_us(self, load):
+        return super().duration_us(load) + load.new_tokens
+
+
+class Counting(StayLog):
+    """And the steps."""
+
+    steps = 0
+
+    def scheduled(self, now_us, step):
+        super().scheduled(now_us, step)
+        self.steps += 1
+
+    def jumped(self, jump):
+        self.steps += jump.run.steps
+
+
+def test_a_step_time_derived_from_a_constant_is_none(monkeypatch):
+    seen = Stretches(monkeypatch)
+    trace, config = trace_of([(6, 3, 0), (5, 2, 12)]), facts_of(step_time=Slow(10))
+    run = Engine(trace, config, "paged").run()
+    assert seen.made and run.log.finished_us.tolist() == [16 + 16 + 12] * 2            # of 6, 1 + 5 and 1 + 1 tokens
+
+
+def test_an_observer_derived_from_one_that_follows_is_told_each_step(monkeypatch):
+    seen, log = Stretches(monkeypatch), Counting()
+    run = Engine(trace_of([(6, 3, 0), (5, 2, 12)]), facts_of(), "paged", observers=[log]).run()
+    assert not seen.made and log.steps == run.steps
+
+
+@pytest.mark.parametrize("look_on", [
+    lambda engine, told: engine.allocator.pool.watch(told.append),
+    lambda engine, told: setattr(engine.allocator, "release", lambda handle, returns=False: told.append(handle))])
+def test_whoever_looks_on_below_is_told(monkeypatch, look_on):
+    seen, told = Stretches(monkeypatch), []
+    engine = Engine(trace_of([(6, 3, 0), (5, 2, 12)]), facts_of(), "paged-prefix")
+    look_on(engine, told)
+    engine.run()
+    assert not seen.made
 
 
 def test_what_is_made_from_ours_goes_by_events(monkeypatch):

@@ -235,6 +235,11 @@ class BlockPool(PrefixIndex):
         self._hash_of[blocks] = hashes
 
     # ------------------------------------------------------------------ eviction
+    @property
+    def watched(self) -> bool:
+        """Whether anybody wants to be told of evictions."""
+        return bool(self._watchers)
+
     def watch(self, seen: Callable[[BlockIds], None]) -> None:
         """Call ``seen`` with the ids of the blocks evicted, in order, if there are any; `written` still has their hashes."""
         self._watchers.append(seen)

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.memory.allocator import NO_PREFIX, Ask, Prefix
+from sim.memory.block_pool import BlockPool
 from sim.memory.block_tables import ALL
 from sim.memory.flowing import FlowingTables
 from sim.memory.prefix_index import BlockIds
 from workloads.request import IntArray
 
 EVENTS = ("find_prefix", "need", "fits", "admit", "extend", "extend_by_one", "decode_limit", "decode", "release", "counts",
-          "logical")
+          "logical", "_seat")
 
 
 class PagedAllocator(FlowingTables):
@@ -40,14 +41,16 @@ class PagedAllocator(FlowingTables):
     def flows(self) -> bool:
         """Whether `flow` does the same as event after event.
 
-        Every request has one sequence, nobody else can find its blocks, and what is evicted is known beforehand; and no class
-        derived from this one does at an event what this one does not.
+        Every request has one sequence, nobody else can find its blocks, and what is evicted is known beforehand; nobody watches
+        what is evicted, and nothing is done at an event that this class and the pool do not do.
         """
-        if any(getattr(type(self), event) is not getattr(PagedAllocator, event) for event in EVENTS):
+        pool = self.pool
+        if type(pool) is not BlockPool or pool.watched or any(
+                event in vars(self) or getattr(type(self), event) is not getattr(PagedAllocator, event) for event in EVENTS):
             return False
         if self.hashes is None:
             return self.demand.sequences is None
-        return self._plain and not self.hashes.shared_count and self.pool.split_freed
+        return self._plain and not self.hashes.shared_count and pool.split_freed
 
     # ------------------------------------------------------------------ admission
     def find_prefix(self, request: int, tokens: int) -> Prefix:
