@@ -75,7 +75,7 @@ class Scheduler(ReturningSequences):
 
     # ------------------------------------------------------------------ a stretch of free flow
     def settled(self) -> bool:
-        """Whether everybody's way is settled: nobody is prefilling or refused, nor waits with tokens of its own."""
+        """Whether everybody's way is settled: nobody is prefilling or refused, nor preempted at the head of the queue."""
         again = len(self.waiting) and self._resumed[self.waiting.head()]
         return not self._prefilling and self.refused is None and not again
 

@@ -51,6 +51,8 @@ class Server:
         When the step or jump under way ends; None while there is none.
     was_refused : bool
         Whether anybody was ever refused for want of memory.
+    booked_us : int
+        The ledger knows everything up to here.
     """
 
     def __init__(self, facts: Run, scheduler: Scheduler, timeline: Timeline | None, observers: Sequence[Observer]) -> None:
@@ -58,12 +60,12 @@ class Server:
         self.scheduler = scheduler
         self.ends_us: int | None = None
         self.was_refused = False
+        self.booked_us = 0
         self._allocator, self._config, self._log = facts.allocator, facts.config, facts.log
         self._end_of = entries(facts.demand.end)
         self._timeline = timeline
         self._observers = observers
         self._jump: Jump | None = None
-        self._booked_us = 0                            # the ledger knows everything up to here
         self._stalls = Stalls(facts, scheduler)
         self._early = False
         self._ends: deque[int] = deque()
@@ -71,7 +73,7 @@ class Server:
 
     def open(self, now: int) -> None:
         """Accounts begin."""
-        self._booked_us = now
+        self.booked_us = now
         for observer in self._observers:
             observer.started(self._allocator, self.scheduler)
 
@@ -79,7 +81,7 @@ class Server:
         """A request arrives. What is under way goes on to the end of the step, or of the jump if nobody could join before."""
         if self._jump is not None and self._jump.run.open:
             self.catch_up(now)
-            self._jump, self.ends_us = None, self._booked_us
+            self._jump, self.ends_us = None, self.booked_us
         self.scheduler.add(request)
         self._stalls.moved()
         for observer in self._observers:
@@ -147,7 +149,7 @@ class Server:
         facts.peak_at_limit = max(facts.peak_at_limit, int(at_limit.max()))
         counts = self._allocator.counts(flow.tokens, None, flowed.to_come)
         facts.ledger.book_steps(counts, self._allocator.logical(flowed.to_come), flow.places, durations)
-        self._booked_us = int(flow.starts_us[-1])
+        self.booked_us = int(flow.starts_us[-1])
         for observer in self._observers:
             observer.flowed(flow, flowed)
 
@@ -254,7 +256,7 @@ class Server:
         """The ledger's sums up to ``now``."""
         self.catch_up(now)
         self._book_idle(now)
-        return self.facts.ledger.before(self._booked_us - now)
+        return self.facts.ledger.before(self.booked_us - now)
 
     def _state(self) -> PoolState:
         allocator, scheduler = self._allocator, self.scheduler
@@ -263,13 +265,13 @@ class Server:
 
     def _book_idle(self, now: int) -> None:
         """Nothing was to be done since the last step."""
-        if now > self._booked_us:
-            self._book(self._booked_us, now - self._booked_us, waiting=0)
+        if now > self.booked_us:
+            self._book(self.booked_us, now - self.booked_us, waiting=0)
 
     def _book(self, start: int, duration: int, waiting: int) -> None:
         state = self._state()
         self.facts.ledger.book(state, duration)
-        self._booked_us = start + duration
+        self.booked_us = start + duration
         if self._timeline is not None:
             self._timeline.sample(start, state.counts, state.running, waiting)
 
@@ -280,7 +282,7 @@ class Server:
         sums = allocator.counts(first * time_us + n * pace.ramp_us, refused, to_come, time_us)
         last = self._state()
         self.facts.ledger.book_run(last, sums, allocator.logical(to_come, time_us), time_us)
-        self._booked_us = jump.end_us
+        self.booked_us = jump.end_us
         if self._timeline is not None:
             behind_first = NOTHING if taken is None else taken.to_come([0] + [1] * (pace.steps - 1))
             self._timeline.sample(jump.start_us, allocator.counts(first, refused, behind_first), last.running, jump.waiting)

@@ -19,6 +19,7 @@ from sim.memory.grouped import GroupedAllocator, GroupKind
 from sim.request_log import NEVER
 from sim.run import Stalled
 from sim.scheduler import Scheduler
+from sim.step_time import ConstantStepTime
 
 ALONE = {"refuse_impossible": False, "data_parallel_size": 1, "warm": None}
 
@@ -185,3 +186,11 @@ def test_groups_of_layers_end_or_stand_still(data):
         assert steps <= demand.end.sum() and scheduler.schedule().new_tokens
         ended += scheduler.update()
     assert sorted(ended) == list(range(n))
+
+
+@pytest.mark.parametrize("longest_jump", [1, 1024])
+def test_the_window_of_a_stuck_run_is_all_that_was_booked(longest_jump):
+    """4 blocks of 2: the first request takes 7 steps of 10 us, the second goes round in 4 more and stands still for 1 us."""
+    config = config_of(5, 2, 40, step_time=ConstantStepTime(10), refuse_impossible=False, longest_jump=longest_jump)
+    run = Engine(trace_of([(1, 7), (3, 9)]), config, "paged").run()
+    assert run.stuck == [1] and run.window_us == (0, 111) and run.window == run.ledger.total
