@@ -209,9 +209,11 @@ def traffic(draw):
     trace = trace_of(requests, draw(st.sampled_from([None, content])))
     size, length = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([50, 50, 25]))
     largest = -(-min(length, max(prompt + output for prompt, output, _ in requests)) // size)
+    budget = draw(st.sampled_from([None, 32, 64]))
     config = config_of(
         1 + draw(st.integers(largest, 4 * largest)), size, length,
-        max_num_seqs=draw(st.sampled_from([16, 4, 2])), max_num_batched_tokens=draw(st.sampled_from([None, 32, 64])),
+        max_num_seqs=draw(st.sampled_from([16, 4, 2])), max_num_batched_tokens=budget,
+        enable_chunked_prefill=draw(st.booleans()) or (budget is not None and budget < length),
         watermark=draw(st.sampled_from([0.0, 0.0, 0.1])), reserve_full_isl=draw(st.booleans()),
         swap_blocks=draw(st.sampled_from([None, None, 9])), split_freed=draw(st.sampled_from([True, True, False])),
         longest_jump=draw(st.sampled_from([1024, 1024, 7])),
