@@ -187,7 +187,8 @@ class Engine:
         return Moment(now, [server.integrals(now) for server in self._servers], self._running_us.copy())
 
     def _close(self) -> Run:
-        end = max(int(self._env.now), *(server.booked_us for server in self._servers))    # stuck ones ran ahead of the clock
+        booked = (server.books.booked_us for server in self._servers)
+        end = max(int(self._env.now), *booked)         # who is stuck ran ahead of the clock
         for server in self._servers:
             server.close(end)
         facts = [server.facts for server in self._servers]

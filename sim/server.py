@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim.books import Books
 from sim.entries import entries
 from sim.flow import by_step
 from sim.free_flow import Stretch
-from sim.ledger import Integrals, PoolState
-from sim.memory.allocator import NOTHING, Taken
+from sim.ledger import Integrals
 from sim.pace import decode_pace
 from sim.run import Observer, Run, Stalled
 from sim.scheduler import Scheduler
@@ -51,8 +51,7 @@ class Server:
         When the step or jump under way ends; None while there is none.
     was_refused : bool
         Whether anybody was ever refused for want of memory.
-    booked_us : int
-        The ledger knows everything up to here.
+    books : Books
     """
 
     def __init__(self, facts: Run, scheduler: Scheduler, timeline: Timeline | None, observers: Sequence[Observer]) -> None:
@@ -60,10 +59,9 @@ class Server:
         self.scheduler = scheduler
         self.ends_us: int | None = None
         self.was_refused = False
-        self.booked_us = 0
+        self.books = Books(facts, scheduler, timeline)
         self._allocator, self._config, self._log = facts.allocator, facts.config, facts.log
         self._end_of = entries(facts.demand.end)
-        self._timeline = timeline
         self._observers = observers
         self._jump: Jump | None = None
         self._stalls = Stalls(facts, scheduler)
@@ -73,7 +71,7 @@ class Server:
 
     def open(self, now: int) -> None:
         """Accounts begin."""
-        self.booked_us = now
+        self.books.booked_us = now
         for observer in self._observers:
             observer.started(self._allocator, self.scheduler)
 
@@ -81,7 +79,7 @@ class Server:
         """A request arrives. What is under way goes on to the end of the step, or of the jump if nobody could join before."""
         if self._jump is not None and self._jump.run.open:
             self.catch_up(now)
-            self._jump, self.ends_us = None, self.booked_us
+            self._jump, self.ends_us = None, self.books.booked_us
         self.scheduler.add(request)
         self._stalls.moved()
         for observer in self._observers:
@@ -96,7 +94,7 @@ class Server:
         scheduler = self.scheduler
         if self.ends_us is not None or not (len(scheduler.waiting) or len(scheduler.running)):
             return
-        self._book_idle(now)
+        self.books.idle(now)
         while True:
             run = scheduler.decode_run(self._config.longest_jump) if self._config.longest_jump > 1 else NO_RUN
             if run.steps > 1:
@@ -134,22 +132,19 @@ class Server:
     @property
     def follows_flow(self) -> bool:
         """Whether everybody who looks on can be told of whole stretches (`sim.flow`)."""
-        return self._timeline is None and all(vars(type(observer)).get("follows_flow") for observer in self._observers)
+        return self.books.timeline is None and all(vars(type(observer)).get("follows_flow") for observer in self._observers)
 
     def flow(self, now: int, stretch: Stretch) -> None:
         """A stretch of free flow, at once; nothing is under way."""
-        self._book_idle(now)
+        self.books.idle(now)
         flow = stretch.flow
         flowed = self.scheduler.flow(flow, stretch.takes, stretch.waited)
         self._log.flow(flow)
+        self.books.stretch(flow, flowed.to_come)
         self._stalls.moved()
-        facts, durations = self.facts, np.diff(flow.starts_us)
-        facts.steps += flow.steps
+        self.facts.steps += flow.steps
         at_limit = by_step(flow.last, (flow.end == self._config.max_model_len - 1).astype(np.int64), flow.steps)
-        facts.peak_at_limit = max(facts.peak_at_limit, int(at_limit.max()))
-        counts = self._allocator.counts(flow.tokens, None, flowed.to_come)
-        facts.ledger.book_steps(counts, self._allocator.logical(flowed.to_come), flow.places, durations)
-        self.booked_us = int(flow.starts_us[-1])
+        self.facts.peak_at_limit = max(self.facts.peak_at_limit, int(at_limit.max()))
         for observer in self._observers:
             observer.flowed(flow, flowed)
 
@@ -180,7 +175,7 @@ class Server:
         for request in step.sampling:
             self._log.sampled(request, now + duration if self.scheduler.flight is None else self._last_end)
         if duration:
-            self._book(now, duration, len(self.scheduler.waiting))
+            self.books.step(now, duration, len(self.scheduler.waiting))
         return duration
 
     def _take_off(self, now: int, duration: int, step: Step) -> int:
@@ -247,44 +242,11 @@ class Server:
             for request in running.request[ended[running.member[ended] == 0]].tolist():
                 self._log.uneven(request, started, 0)
         self._log.step_started(started)
-        self._book_run(jump, taken)
+        self.books.jump(jump, taken)
         for observer in self._observers:
             observer.jumped(jump)
 
-    # ------------------------------------------------------------------ booking
     def integrals(self, now: int) -> Integrals:
         """The ledger's sums up to ``now``."""
         self.catch_up(now)
-        self._book_idle(now)
-        return self.facts.ledger.before(self.booked_us - now)
-
-    def _state(self) -> PoolState:
-        allocator, scheduler = self._allocator, self.scheduler
-        return PoolState(allocator.counts(scheduler.computed, scheduler.refused), allocator.logical(), allocator.largest_hole(),
-                         len(scheduler.running))
-
-    def _book_idle(self, now: int) -> None:
-        """Nothing was to be done since the last step."""
-        if now > self.booked_us:
-            self._book(self.booked_us, now - self.booked_us, waiting=0)
-
-    def _book(self, start: int, duration: int, waiting: int) -> None:
-        state = self._state()
-        self.facts.ledger.book(state, duration)
-        self.booked_us = start + duration
-        if self._timeline is not None:
-            self._timeline.sample(start, state.counts, state.running, waiting)
-
-    def _book_run(self, jump: Jump, taken: Taken | None) -> None:
-        allocator, refused, pace, n = self._allocator, self.scheduler.refused, jump.pace, jump.sequences
-        first, time_us = jump.context + jump.kept, jump.pace.total_us
-        to_come = NOTHING if taken is None else taken.to_come(pace.offsets)
-        sums = allocator.counts(first * time_us + n * pace.ramp_us, refused, to_come, time_us)
-        last = self._state()
-        self.facts.ledger.book_run(last, sums, allocator.logical(to_come, time_us), time_us)
-        self.booked_us = jump.end_us
-        if self._timeline is not None:
-            behind_first = NOTHING if taken is None else taken.to_come([0] + [1] * (pace.steps - 1))
-            self._timeline.sample(jump.start_us, allocator.counts(first, refused, behind_first), last.running, jump.waiting)
-            start_last = jump.start_us + pace.offsets[-1]
-            self._timeline.sample(start_last, last.counts, last.running, jump.waiting)
+        return self.books.integrals(now)

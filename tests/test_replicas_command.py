@@ -18,6 +18,7 @@ from cli_run import document, mooncake, run, timed
 import sim.engine
 from experiments.cli import main
 from experiments.figures import sums_of_means, time_means
+from sim.books import Books
 from sim.catalog import ROUTERS
 from sim.fleet import fleet
 from sim.routing import LEAST_SHARE, MOST_APART, MOST_TIMES, WAITING_WEIGHT
@@ -162,7 +163,7 @@ def test_a_moment_that_is_left_out(capsys, trace, monkeypatch):
 
 
 def test_idle_time_that_is_forgotten(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(Server, "_book_idle", lambda server, now: None)
+    monkeypatch.setattr(Books, "idle", lambda books, now: None)
     assert failed(capsys, timed(tmp_path, [(0, 9, 4), (1, 9, 4)]), "--router", "round-robin") \
         == ["all replicas, seven parts (slot-us) = pools x window"]
 

@@ -20,7 +20,7 @@ SCHEDULER = ("scheduler", "scheduler_config", "running", "waiting", "batch", "st
              "static_batching", "returning", "flow", "free_flow")
 PARTS = {
     "workloads": "reader", "sim/memory": "allocator and pool", "sim/ledger.py": "ledger and request log",
-    "sim/request_log.py": "ledger and request log", "sim": "engine, server and clock",
+    "sim/request_log.py": "ledger and request log", "sim/books.py": "ledger and request log", "sim": "engine, server and clock",
     **{f"sim/{name}.py": "scheduler" for name in SCHEDULER},
     **{f"sim/{name}.py": "metrics" for name in ("result", "measures", "steady")},
     "experiments/crosscheck.py": "cross-checks", "experiments": "command and report"}
