@@ -385,6 +385,17 @@ class Slow(ConstantStepTime):
         return super().duration_us(load) + load.new_tokens
 
 
+@dataclass(frozen=True)
+class Table:
+    """A step time by the new tokens, with an entry for each number up to the budget."""
+
+    def duration_us(self, load):
+        return np.arange(10, 27)[load.new_tokens]
+
+    def describe(self):
+        return "by the new tokens"
+
+
 class Counting(StayLog):
     """And the steps."""
 
@@ -403,6 +414,14 @@ def test_a_step_time_derived_from_a_constant_is_none(monkeypatch):
     trace, config = trace_of([(6, 3, 0), (5, 2, 12)]), facts_of(step_time=Slow(10))
     run = Engine(trace, config, "paged").run()
     assert seen.made and run.log.finished_us.tolist() == [16 + 16 + 12] * 2            # of 6, 1 + 5 and 1 + 1 tokens
+
+
+def test_a_step_time_is_not_asked_about_more_tokens_than_the_budget(monkeypatch):
+    """Twelve prompts of 9 tokens at once, of 16 in a step: together they would be 108."""
+    seen = Stretches(monkeypatch)
+    trace = trace_of([(3, 5, 0), (4, 6, 1), *[(9, 4, 40)] * 12])
+    config = facts_of(step_time=Table(), max_num_batched_tokens=16, max_num_seqs=16)
+    assert outcome(trace, config, "paged") == outcome(trace, replace(config, longest_jump=1), "paged") and seen.made
 
 
 def test_an_observer_derived_from_one_that_follows_is_told_each_step(monkeypatch):

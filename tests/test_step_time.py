@@ -106,3 +106,9 @@ def test_rates_must_be_positive(field, value):
     good = {"bandwidth_bytes_per_s": 1.0, "peak_flops_per_s": 1.0}
     with pytest.raises(ValueError, match=field):
         RooflineStepTime(1.0, 1, 1.0, 1.0, **{**good, field: value})
+
+
+@pytest.mark.parametrize("us", [0, -3, 0.5, 10.5, float("nan"), float("inf")])
+def test_a_constant_is_a_whole_number_of_microseconds(us):
+    with pytest.raises(ValueError, match=f"whole microseconds, at least 1, not {us}$"):
+        ConstantStepTime(us)
