@@ -100,9 +100,8 @@ class TableAudit(Observer):
 
     def flowed(self, flow: Flow, flowed: Flowed) -> None:
         pool, tables, to_come = self._allocator.pool, flowed.tables, flowed.to_come
-        admitted = flow.at_begin((np.arange(len(flow.request)) >= flow.running).astype(np.int64))
-        for step in admitted.nonzero()[0].tolist():
-            if self._is_turn(int(admitted[step])):
+        for step in flow.admitted.nonzero()[0].tolist():
+            if self._is_turn(int(flow.admitted[step])):
                 held = np.bincount(tables.held_in(step), minlength=pool.num_blocks)
                 self.wrong_refs += int(np.count_nonzero(held > 1))         # nobody shares in free flow
                 self._compare(held, pool.free + int(to_come.taken[step]))

@@ -73,6 +73,8 @@ class Flow:
     >>> flow = Flow([0], *np.array([[4, 5], [0, 1], [7, 0], [1, 6], [9, 8]]), starts_us=np.arange(0, 50, 10))
     >>> flow.last.tolist(), flow.places.tolist(), flow.new_tokens.tolist(), flow.tokens.tolist()
     ([1, 3], [1, 2, 1, 1], [1, 7, 1, 1], [8, 15, 7, 8])
+    >>> flow.admitted.tolist()
+    [0, 1, 0, 0]
     >>> flow.cut(1).request.tolist(), flow.cut(2).computed.tolist()
     ([4], [9, 6])
     """
@@ -119,6 +121,11 @@ class Flow:
     def to_leave(self, values: IntArray) -> IntArray:
         """The sums of ``values`` over those that leave after each step and before the end of the stretch."""
         return int(values[self.last < self.steps].sum()) - self.left_before(values)
+
+    @cached_property
+    def admitted(self) -> IntArray:
+        """Sequences admitted."""
+        return by_step(self.begin[self.running:], np.ones(len(self.begin) - self.running, np.int64), self.steps)
 
     @cached_property
     def places(self) -> IntArray:

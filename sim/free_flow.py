@@ -92,6 +92,7 @@ class FreeFlow:
         self._most_steps, self._step_time = config.longest_jump, config.step_time
         self._seqs = config.scheduler.max_num_seqs or UNLIMITED
         self._tokens = config.scheduler.max_num_batched_tokens or UNLIMITED
+        self._constant_us = self._step_time.us if type(self._step_time) is ConstantStepTime else None
         self._ahead, self._pause, self._wait = AHEAD, 1, 0
 
     def plan(self, now: int) -> Stretch | None:
@@ -161,7 +162,7 @@ class FreeFlow:
         came at first; each round is right further than the one before, and where two agree both are.
         """
         now, running, known = int(flow.starts_us[0]), flow.running, 0
-        alike = type(self._step_time) is ConstantStepTime              # then who begins when does not matter
+        alike = self._constant_us is not None          # then who begins when does not matter
         for _ in range(1 if alike else MOST_ROUNDS):
             starts, timed = self._starts(flow, now)
             begin = np.concatenate((flow.begin[:running], self._with_a_place(flow, starts[:-1].searchsorted(times_us))))
@@ -174,16 +175,15 @@ class FreeFlow:
 
     def _starts(self, flow: Flow, now: int) -> tuple[IntArray, int]:
         """When the steps start, and how many have a time: up to the first that is none, as nobody runs or tokens run out."""
-        steps, time = flow.steps, self._step_time
-        durations = np.ones(steps, np.int64)           # behind those with a time anything that grows
-        if type(time) is ConstantStepTime:
-            durations, timed = durations * time.us, steps
-        else:
+        steps = timed = flow.steps
+        durations = np.full(steps, self._constant_us or 1)
+        if self._constant_us is None:
             possible = self._possible(flow)
             timed = steps if possible.all() else int(possible.argmin())
+        if self._constant_us is None and timed:
             loads = StepLoad(*(column[:timed] for column in flow.loads))
-            durations[:timed] = np.asarray(time.duration_us(loads) if timed else 1, np.int64)
-            durations[timed:] = durations[timed - 1] if timed else 1
+            durations[:timed] = self._step_time.duration_us(loads)
+            durations[timed:] = durations[timed - 1]   # anything that grows
         return now + np.concatenate((ZERO, durations.cumsum())), timed
 
     def _with_a_place(self, flow: Flow, ready: IntArray) -> IntArray:
@@ -207,5 +207,5 @@ class FreeFlow:
     def _suffices(self, flow: Flow, takes: Takes) -> NDArray[np.bool_]:
         """Whether each step is possible, and there are blocks for it."""
         taken = takes.by_step(flow.steps) - flow.left_before(-(-flow.end // self._tables.block_size))
-        admits = flow.at_begin((flow.before == 0).astype(np.int64)) > 0
-        return self._possible(flow) & (taken <= self._tables.pool.free - admits * self._scheduler.watermark_blocks)
+        kept_free = np.where(flow.admitted > 0, self._scheduler.watermark_blocks, 0)
+        return self._possible(flow) & (taken <= self._tables.pool.free - kept_free)

@@ -3,7 +3,7 @@
 The state is constant between two events, so every integral is a sum of products of integers, kept in Python integers:
 ten million blocks of 16 for a week overflow 64 bits. Each entry is checked as it is made: the seven parts add up to the
 capacity, whatever the allocator says. Of steps made at once that are the sums over them and the last state; that every one of
-them would pass by itself is a property of the tests (jumping equals stepping).
+them would pass by itself is a property of the tests (jumping equals stepping). Of stretches of free flow each step is checked.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ class Ledger:
         counts : SlotCounts
             Of int64 arrays; a number where it is the same in all of them.
         logical, running, time_us : int64, shape (stretches,)
+            Together less than 2 ** 53 microseconds, and than 2 ** 62 slots x microseconds of the pool: whoever calls looks to it.
         """
         parts = np.stack(np.broadcast_arrays(*counts))
         wrong = (parts.sum(axis=0) != self.capacity) | (parts.min(axis=0) < 0)
